@@ -2,10 +2,11 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -95,6 +96,10 @@ def _claim(setting: str, said: str, same: Callable[[Any, str], bool | None] = _e
 
 
 _RATE = r"(\d(?:\.\d{1,3})?e-\d{1,2}|0\.0\d{1,8})(?!\d|\.\d|e)"
+_ASKED = (
+    r"(?:prompts?|instructions?|questions?|(?:user|human|customer|prompt|instruction|input)s?'? "
+    r"(?:tokens?|turns?|messages?|parts?)|inputs)"
+)
 CLAIMS: Sequence[Claim] = (
     _claim("lora_r", rf"\b(?:rank|r){_OF}(\d{{1,4}})\b", beside=r"\blora|adapter"),
     _claim("lora_r", r"\brank[- ](\d{1,4})\b", beside=r"\blora|adapter"),
@@ -108,7 +113,7 @@ CLAIMS: Sequence[Claim] = (
         "num_train_epochs",
         r"\b(?:train\w*|runs?|for|sft|dpo|tuned)\b[^.;:]{0,40}?\b(\d|one|two|three|four|five) epochs?\b",
     ),
-    _claim("learning_rate", rf"\b(?:learning[ _-]rate|lr|schedule|decay){_OF}{_RATE}"),
+    _claim("learning_rate", rf"(?<!weight[ _-])\b(?:learning[ _-]rate|lr|schedule|decay){_OF}{_RATE}"),
     _claim("lora_dropout", rf"\bdropout{_OF}(0?\.\d{{1,3}})\b", beside=r"\blora|adapter"),
     _claim("weight_decay", rf"\bweight[ _-]decay{_OF}(0?\.\d{{1,3}})\b"),
     _claim(
@@ -141,6 +146,13 @@ CLAIMS: Sequence[Claim] = (
         r"|\bloss covers (?:only )?the (?:assistant|answers?|responses?|repl(?:y|ies)|completions?)",
         _on,
         beside=r"\b(?:only|alone)\b|\bcovers\b",
+    ),
+    _claim("completion_only_loss", rf"\b{_ASKED}\b[^.;:,]{{0,15}}\b(?:is|are|gets?|being)\b (?:all )?(?:masked|ignored)\b", _on),
+    _claim("completion_only_loss", rf"\b(?:we|which|that|and) masks? (?:out )?(?:the |all |every )?{_ASKED}\b", _on),
+    _claim(
+        "completion_only_loss",
+        r"\bonly (?:on )?(?:the )?(?:[\w-]+ ){0,2}(?:is|are|gets?) (?:trained on|learned|in the loss|counted in the loss)\b",
+        _on,
     ),
     _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
 )
@@ -189,12 +201,32 @@ def claimed_settings(project: Project) -> Iterator[Said]:
 def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
     folder = file.rpartition("/")[0]
     jobs = [job for job in project.jobs if not folder or any(one.startswith(f"{folder}/") for one in job.files)]
-    fenced = False
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_words_of(text.split("\n")), 1):
+        if line and jobs:
+            yield from _of_a_line(Place(file, number), line, jobs, True, project)
+
+
+_ENTRY = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
+_OF_TWO = re.compile(r"\s*\|([^|\d]+)\|([^|]*\d[^|]*|[^|]+)\|?\s*")
+"""A row of a table with a name and what it is: rows with more, or with a number in their name, compare runs."""
+
+
+def _words_of(lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a document, those of code left empty; rows of two columns as `name: value`, other tables left empty."""
+    fenced, in_list = False, False
+    for line in lines:
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        elif not fenced and jobs:
-            yield from _of_a_line(Place(file, number), line, jobs, True, project)
+            yield ""
+            continue
+        deep = line.startswith(("    ", "\t"))
+        if line.strip() and not deep:
+            in_list = _ENTRY.match(line) is not None
+        row = _OF_TWO.fullmatch(line)
+        if fenced or (deep and not in_list) or (line.lstrip().startswith("|") and row is None):
+            yield ""
+        else:
+            yield f"{row[1].strip(' *`')}: {row[2].strip()}" if row is not None else line
 
 
 _COMMAND = re.compile(
@@ -213,18 +245,49 @@ def _of_a_notebook(file: str, text: str, project: Project) -> Iterator[Said]:
 def _of_a_line(
     place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
 ) -> Iterator[Said]:
+    told: set[str] = set()
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", _COMMAND.sub(" ", text[:400])):
         if _OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
             continue
         for claim in claims:
-            found = claim.said.search(sentence)
+            found = claim.said.search(sentence) if claim.setting not in told else None
             if found is None or (claim.beside is not None and not claim.beside.search(sentence)):
                 continue
             value = next((group for group in found.groups() if group), "")
+            told.add(claim.setting)
             yield from _differs(claim, value, found[0].strip(), place, jobs, of_all, project)
+            if claim.setting == "completion_only_loss" and of_all:
+                yield from _of_roles(found[0].strip(), place, jobs, project)
         if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
             yield from _batch(batch, place, jobs, project, sentence)
 
+
+def _of_roles(said: str, place: Place, jobs: Sequence[Job], project: Project) -> Iterator[Said]:
+    """Loss on answers alone, and Axolotl's `roles_to_train` of every job has others among them."""
+    found = []
+    for job in jobs:
+        data = given(job, "datasets")
+        for number, one in enumerate(data.value if data is not None and isinstance(data.value, list) else ()):
+            roles = one.get("roles_to_train") if isinstance(one, Mapping) else None
+            others = [str(role) for role in roles if role not in _ANSWERING] if isinstance(roles, list) else []
+            if data is not None and others:
+                places = next((config.places for config in project.configs if config.file == data.place.file), {})
+                found.append((others, places.get(f"datasets.{number}.roles_to_train", data.place)))
+                break
+    if not found or len(found) < len(jobs):
+        return
+    others, there = found[0]
+    yield Finding(
+        f"`{said}`, says `{place.file}`, and `roles_to_train` has `{'`, `'.join(others)}` too: their turns are in the loss.",
+        place=there,
+        evidence=Evidence(Level.RESOLVED, {"claimed": said, "roles_to_train": others}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Write `roles_to_train: [assistant]`, or mend the text."),
+        also=(place,),
+    )
+
+
+_ANSWERING = frozenset({"assistant", "gpt", "model", "bot", "chatbot"})
 
 _PACKS = re.compile(
     r"pack|cu_seq|seq_?lens|position_ids|segment|Flattening|\bchain\(|chain\.from_iterable|concat|block_size|document_id|_id_doc",

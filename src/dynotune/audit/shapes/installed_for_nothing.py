@@ -87,6 +87,13 @@ _LOOKS = re.compile(
 )
 """A line that only sees whether a package is there."""
 
+_OFF = re.compile(
+    r"\b(?:use_)?(?:flash_att(?:n|ention)(?:_2)?|xformers_attention|load_in_[48]bit|(?:use_|enable_)?liger(?:_kernel)?)"
+    r"[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:false|null|none|disabled|sdpa|eager|off)\b",
+    re.IGNORECASE,
+)
+"""A switch that is off asks for nothing."""
+
 _MISSING = re.compile(
     r"\b(?:is |was |could )?not (?:be )?(?:found|installed|available|present|imported)\b", re.IGNORECASE
 )
@@ -150,7 +157,7 @@ def _in_use(package: _Package, project: Project) -> bool:
             continue
         told = (_INSTALL, _IN_WORDS) if file in project.documents else (_INSTALL,)
         lines = [line for line in text.split("\n") if not any(one.search(line) for one in told)]
-        kept = "\n".join(line for line in lines if not _LOOKS.match(line))
+        kept = _OFF.sub("", "\n".join(line for line in lines if not _LOOKS.match(line)))
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.
