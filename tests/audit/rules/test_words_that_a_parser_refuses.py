@@ -1,4 +1,4 @@
-"""Promise: words behind flags that a parser knows are said where it stops at them, or turns them round; no word that it takes."""
+"""Promise: words behind flags that a parser knows are said where it stops at them or turns them round, and no others."""
 
 from pathlib import Path
 
@@ -14,7 +14,9 @@ RICH = ALONE.format(
     "p.add_argument('--flag', action=argparse.BooleanOptionalAction)\np.add_argument('--packing', type=bool)\n"
     "p.add_argument('--one')\n"
 )
-PLACES = ALONE.format("p.add_argument('config')\np.add_argument('out', nargs='?')\np.add_argument('--lr', type=float)\n")
+PLACES = ALONE.format(
+    "p.add_argument('config')\np.add_argument('out', nargs='?')\np.add_argument('--lr', type=float)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,12 @@ RANK = "p.add_argument('--local_rank', type=int)\n"
         (RANK, "python -m torch.distributed.launch --nproc_per_node=2", "", True),
         (RANK, "python -m torch.distributed.launch --nproc_per_node=2", "torch==1.13.1\n", False),
         (RANK, "python -m torch.distributed.launch --nproc_per_node=2 --use_env", "", False),
-        ("p.add_argument('--local-rank', type=int)\n", "python -m torch.distributed.launch --nproc_per_node=2", "", False),
+        (
+            "p.add_argument('--local-rank', type=int)\n",
+            "python -m torch.distributed.launch --nproc_per_node=2",
+            "",
+            False,
+        ),
         ("p.add_argument('--lr')\n", "torchrun --nproc_per_node=2", "", False),
         ("import deepspeed\np = deepspeed.add_config_arguments(p)\n", "deepspeed", "", False),
     ],

@@ -190,8 +190,7 @@ def _dashed(launch: Launch) -> Iterator[Said]:
     if dashed:
         names = ", ".join(f"`{setting.place.key}`" for setting in dashed)
         yield Finding(
-            f"{names} after a configuration: LLaMA-Factory reads what follows a YAML file as `key=value`, and stops"
-            f" here.",
+            f"{names} after a configuration: LLaMA-Factory reads what follows a YAML file as `key=value`, and stops here.",
             place=dashed[0].place,
             also=tuple(setting.place for setting in dashed[1:]),
             evidence=Evidence(Level.TEXT, {"flags": [setting.name for setting in dashed]}),

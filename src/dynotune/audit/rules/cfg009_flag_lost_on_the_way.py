@@ -110,7 +110,7 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     for one in turned_round(launch, taken):
         setting = launch.flags.get(one.flag.lstrip("-").replace("-", "_"))
         yield Finding(
-            f"`{one.flag} {one.why}` turns it on: `type=bool` in `{launch.script}` makes True of every word but the empty one.",
+            f"`{one.flag} {one.why}` turns it on: `type=bool` in `{launch.script}` makes True of all but the empty word.",
             place=setting.place if setting is not None else launch.place,
             evidence=Evidence(Level.TEXT, {"flag": one.flag, "given": one.why}),
             stake=Stake(AtStake.RESULT),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Said
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.claimed_features import claimed_features
 from dynotune.audit.shapes.claimed_settings import claimed_settings
 from dynotune.audit.shapes.claims_of_all_rows import claims_of_all_rows
 from dynotune.audit.shapes.claims_of_comments import claims_of_comments
@@ -16,6 +17,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from claims_of_comments(job, project)
     yield from claimed_settings(project)
+    yield from claimed_features(project)
     yield from claims_of_sharding(project)
     yield from claims_of_all_rows(project)
     yield from installed_for_nothing(project)
@@ -56,8 +58,7 @@ RULE = Rule(
     ),
     bad=Example(
         {
-            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
-            "gradient_accumulation_steps: 6  # effective batch size: 64\n"
+            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\ngradient_accumulation_steps: 6  # effective batch size: 64\n"
         },
         says="64 examples a step",
     ),

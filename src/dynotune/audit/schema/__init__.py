@@ -209,7 +209,9 @@ class Schemas:
     def _moved_under_llama_factory(self) -> Mapping[str, Moved]:
         """What is gone from the transformers that it runs with: the one that the project asks for, else the newest that the
         release of LLaMA-Factory allows, else the oldest that today's allows."""
-        asked = next((to for of, to in NEWEST_UNDER_LLAMA_FACTORY if self.pinned.get("llamafactory", "").startswith(of)), "")
+        asked = next(
+            (to for of, to in NEWEST_UNDER_LLAMA_FACTORY if self.pinned.get("llamafactory", "").startswith(of)), ""
+        )
         release = self.pinned.get("transformers") or asked or OLDEST_UNDER_LLAMA_FACTORY
         return {name: moved for name, moved in TRANSFORMERS.items() if not earlier(release, moved.since)}
 

@@ -19,8 +19,8 @@ from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of,
 
 _OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
-_USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w'-]{1,12}\s){0,2}"
-_OTHERWISE = re.compile(
+USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w'-]{1,12}\s){0,2}"
+OTHERWISE = re.compile(
     r"\b(?:not?|never|without|un(?!sloth)\w+|instead|unlike|unless|if|when|could|would|should|might|may|can|try|tried|tries|was|were|had|previous\w*"
     r"|earlier|before|old\w*|former\w*|originally?|paper|baseline|compared?|vs|than|increas\w*|lower\w*|rais\w*|reduc\w*|larger"
     r"|smaller|more|less|up to|at least|at most|default\w*|example|e\.g|recommend\w*|todo|todos|fixme|later|next|plan\w*|or"
@@ -91,6 +91,15 @@ def _in(value: Any, text: str) -> bool | None:
     return text.lower() in value.lower() if isinstance(value, str) else None
 
 
+def _named(value: Any, text: str) -> bool | None:
+    """8 bits as optimizers of several libraries write them."""
+    return re.sub(r"[- ]", "", text.lower()) in value.lower() if isinstance(value, str) else None
+
+
+def _flash(value: Any, _: str) -> bool | None:
+    return "flash" in value or value == "fa2" if isinstance(value, str) else None
+
+
 def _claim(setting: str, said: str, same: Callable[[Any, str], bool | None] = _equal, beside: str = "") -> Claim:
     return Claim(setting, re.compile(said, re.IGNORECASE), same, re.compile(beside, re.IGNORECASE) if beside else None)
 
@@ -115,6 +124,25 @@ CLAIMS: Sequence[Claim] = (
     ),
     _claim("learning_rate", rf"(?<!weight[ _-])\b(?:learning[ _-]rate|lr|schedule|decay){_OF}{_RATE}"),
     _claim("lora_dropout", rf"\bdropout{_OF}(0?\.\d{{1,3}})\b", beside=r"\blora|adapter"),
+    _claim("num_train_epochs", r"^\W*(?:num(?:ber)? (?:of )?)?(?:train(?:ing)? )?epochs?\s?[:=]\s?(\d{1,3})\W*$"),
+    _claim("lora_r", r"^\W*(?:lora[ _-])(?:r|rank)\s?[:=]\s?(\d{1,4})\b"),
+    _claim("lora_alpha", r"^\W*(?:lora[ _-])alpha\s?[:=]\s?(\d{1,4})\b"),
+    _claim("lr_scheduler_type", r"\bschedule\w*\s?[:=]\s?(cosine|linear|constant)\b", _in),
+    _claim(
+        "optim",
+        r"\b(8[- ]?bit) (?:adamw?|optimizer)|\badamw?[ _-]?\(?(8[- ]?bit)|\b(?:optimizer)\b\W+(adafactor|lion|sgd)\b",
+        _named,
+    ),
+    _claim(
+        "attn_implementation", rf"{USES}flash[- ]?attention[- ]?[23]\b|^\W*flash[- ]?attention[- ]?[23]\W*$", _flash
+    ),
+    _claim("gradient_checkpointing", r"^\W*(?:gradient|activation) checkpointing(?: \(?(?:on|enabled)\)?)?\W*$", _on),
+    _claim("packing", r"^\W*(?:sequence|sample|example)? ?packing(?: \(?(?:on|enabled)\)?)?\W*$", _on),
+    _claim(
+        "load_best_model_at_end",
+        r"\bbest (?:checkpoint|model)\b[^.;]{0,20}\b(?:is|are|gets?) (?:kept|saved|loaded|restored)\b",
+        _on,
+    ),
     _claim("weight_decay", rf"\bweight[ _-]decay{_OF}(0?\.\d{{1,3}})\b"),
     _claim(
         "lr_scheduler_type",
@@ -130,10 +158,10 @@ CLAIMS: Sequence[Claim] = (
         "packing",
         r"\b(?:rows|sequences|samples|examples|documents|tickets|conversations|chats|dialog(?:ue)?s|pairs|texts|prompts)"
         r" (?:are|get) packed\b|"
-        rf"\bpacked (?:rows|sequences|samples|examples)|{_USES}packing\b|\bpacking (?:is )?(?:on|enabled)\b",
+        rf"\bpacked (?:rows|sequences|samples|examples)|{USES}packing\b|\bpacking (?:is )?(?:on|enabled)\b",
         _on,
     ),
-    _claim("gradient_checkpointing", rf"{_USES}(?:gradient|activation) checkpointing|\brecomputes? activations\b", _on),
+    _claim("gradient_checkpointing", rf"{USES}(?:gradient|activation) checkpointing|\brecomputes? activations\b", _on),
     _claim(
         "load_in_4bit", r"\bqlora\b|\b4[- ]bit (?:base|weights|nf4)|\bnf4\b", _on, beside=r"train|tun|base|lora|load"
     ),
@@ -147,7 +175,11 @@ CLAIMS: Sequence[Claim] = (
         _on,
         beside=r"\b(?:only|alone)\b|\bcovers\b",
     ),
-    _claim("completion_only_loss", rf"\b{_ASKED}\b[^.;:,]{{0,15}}\b(?:is|are|gets?|being)\b (?:all )?(?:masked|ignored)\b", _on),
+    _claim(
+        "completion_only_loss",
+        rf"\b{_ASKED}\b[^.;:,]{{0,15}}\b(?:is|are|gets?|being)\b (?:all )?(?:masked|ignored)\b",
+        _on,
+    ),
     _claim("completion_only_loss", rf"\b(?:we|which|that|and) masks? (?:out )?(?:the |all |every )?{_ASKED}\b", _on),
     _claim(
         "completion_only_loss",
@@ -201,7 +233,7 @@ def claimed_settings(project: Project) -> Iterator[Said]:
 def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
     folder = file.rpartition("/")[0]
     jobs = [job for job in project.jobs if not folder or any(one.startswith(f"{folder}/") for one in job.files)]
-    for number, line in enumerate(_words_of(text.split("\n")), 1):
+    for number, line in enumerate(words_of(text.split("\n")), 1):
         if line and jobs:
             yield from _of_a_line(Place(file, number), line, jobs, True, project)
 
@@ -211,7 +243,7 @@ _OF_TWO = re.compile(r"\s*\|([^|\d]+)\|([^|]*\d[^|]*|[^|]+)\|?\s*")
 """A row of a table with a name and what it is: rows with more, or with a number in their name, compare runs."""
 
 
-def _words_of(lines: Sequence[str]) -> Iterator[str]:
+def words_of(lines: Sequence[str]) -> Iterator[str]:
     """The lines of a document, those of code left empty; rows of two columns as `name: value`, other tables left empty."""
     fenced, in_list = False, False
     for line in lines:
@@ -226,7 +258,7 @@ def _words_of(lines: Sequence[str]) -> Iterator[str]:
         if fenced or (deep and not in_list) or (line.lstrip().startswith("|") and row is None):
             yield ""
         else:
-            yield f"{row[1].strip(' *`')}: {row[2].strip()}" if row is not None else line
+            yield re.sub(r"\*\*|__", "", f"{row[1].strip(' *`')}: {row[2].strip()}" if row is not None else line)
 
 
 _COMMAND = re.compile(
@@ -247,7 +279,7 @@ def _of_a_line(
 ) -> Iterator[Said]:
     told: set[str] = set()
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", _COMMAND.sub(" ", text[:400])):
-        if _OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
+        if OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
             continue
         for claim in claims:
             found = claim.said.search(sentence) if claim.setting not in told else None
@@ -255,9 +287,9 @@ def _of_a_line(
                 continue
             value = next((group for group in found.groups() if group), "")
             told.add(claim.setting)
-            yield from _differs(claim, value, found[0].strip(), place, jobs, of_all, project)
+            yield from _differs(claim, value, found[0].strip(" \t-*+"), place, jobs, of_all, project)
             if claim.setting == "completion_only_loss" and of_all:
-                yield from _of_roles(found[0].strip(), place, jobs, project)
+                yield from _of_roles(found[0].strip(" \t-*+"), place, jobs, project)
         if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
             yield from _batch(batch, place, jobs, project, sentence)
 

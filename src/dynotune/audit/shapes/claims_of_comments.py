@@ -1,5 +1,6 @@
 """A comment names a batch size, a kernel, a stage or a rate that the settings do not come to."""
 
+import ast
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -8,6 +9,7 @@ from dynotune.audit.facts.asked import given, number
 from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
@@ -102,12 +104,25 @@ def _speaks_of(job: Job, file: str, project: Project) -> bool:
 def comments_of(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
     """File, line and text of comments in the files that are this job's alone."""
     held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
-    held += [(one.file, one.comments) for one in project.scripts]
+    held += [(one.file, {**_docstring(one), **one.comments}) for one in project.scripts]
     for file, comments in held:
         if file in job.files and _speaks_of(job, file, project):
             for line, text in comments.items():
                 yield file, line, text
     yield from _in_launchers(job, project, {file for file, _ in held})
+
+
+def _docstring(script: Script) -> Mapping[int, str]:
+    """Of a file's head, line by line."""
+    first = script.tree.body[0] if script.tree.body else None
+    if (
+        not isinstance(first, ast.Expr)
+        or not isinstance(first.value, ast.Constant)
+        or not isinstance(first.value.value, str)
+    ):
+        return {}
+    lines = first.value.value.split("\n")[:40]
+    return {first.lineno + number: line.strip() for number, line in enumerate(lines) if line.strip()}
 
 
 def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:

@@ -60,7 +60,9 @@ def turned_round(launch: Launch, taken: Accepts) -> Iterator[Refused]:
 def _of_the_launcher(launch: Launch, options: Sequence[_Option], torch: tuple[int, ...] | None) -> Iterator[Refused]:
     """The rank that deepspeed's launcher, and PyTorch's old one, put among the script's words."""
     names = {name for one in options for name in one.names}
-    if launch.launcher.split(" ")[-1] == "deepspeed" and not {"no_local_rank", "no-local-rank"} & set(launch.launcher_flags):
+    if launch.launcher.split(" ")[-1] == "deepspeed" and not {"no_local_rank", "no-local-rank"} & set(
+        launch.launcher_flags
+    ):
         if not {"--local_rank", "--local-rank"} & names:
             yield Refused("--local_rank", "is put among the script's words by `deepspeed`, and the parser has none")
         elif "--local_rank" not in names:
@@ -68,7 +70,9 @@ def _of_the_launcher(launch: Launch, options: Sequence[_Option], torch: tuple[in
     if "torch.distributed.launch" in launch.words and "use_env" not in launch.launcher_flags:
         passed = "--local_rank" if torch is not None and torch < (2,) else "--local-rank"
         if passed not in names:
-            yield Refused(passed, "is put among the script's words by `torch.distributed.launch`, and the parser has none")
+            yield Refused(
+                passed, "is put among the script's words by `torch.distributed.launch`, and the parser has none"
+            )
 
 
 class _Reader:
@@ -139,13 +143,15 @@ class _Reader:
             return
         if option.places == 0 and joined:
             yield Refused(name, f"is a switch and takes no value, `{values[0]}` among them")
-        elif isinstance(option.places, int) and len(values) < option.places or (option.places == "+" and not values):
+        elif (isinstance(option.places, int) and len(values) < option.places) or (option.places == "+" and not values):
             yield Refused(name, "needs a value, and none stands behind it")
         for value in values:
             if option.choices and value not in option.choices:
                 yield Refused(name, f"takes {_either(option.choices)}, and is given `{value}`")
             elif option.kind in ("int", "float") and not _is_number(value, option.kind):
-                yield Refused(name, f"takes {'a whole number' if option.kind == 'int' else 'a number'}, and is given `{value}`")
+                yield Refused(
+                    name, f"takes {'a whole number' if option.kind == 'int' else 'a number'}, and is given `{value}`"
+                )
             elif option.kind == "bool" and value.lower() in _FALSE:
                 self.turned.append(Refused(name, value))
 
@@ -185,7 +191,9 @@ def _option(call: ast.Call) -> _Option | None:
         return None
     elif places is None:
         behind = 1
-    elif isinstance(places, ast.Constant) and isinstance(places.value, int | str) and places.value not in ("...", "A..."):
+    elif (
+        isinstance(places, ast.Constant) and isinstance(places.value, int | str) and places.value not in ("...", "A...")
+    ):
         behind = places.value
     else:
         return None

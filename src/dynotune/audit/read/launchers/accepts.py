@@ -141,7 +141,12 @@ def accepts(
 
 def _alone(asked: Sequence[Parser], stray: Accepts) -> tuple[ast.Call, ...]:
     """What adds to the only parser that is asked, with its parents'."""
-    if len(asked) != 1 or asked[0].kind != "ArgumentParser" or stray.flags or any(one.below for one in asked[0].family()):
+    if (
+        len(asked) != 1
+        or asked[0].kind != "ArgumentParser"
+        or stray.flags
+        or any(one.below for one in asked[0].family())
+    ):
         return ()
     return tuple(call for one in asked[0].family() for call in one.adds if _last(call.func) == "add_argument")
 
