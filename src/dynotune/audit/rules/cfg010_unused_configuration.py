@@ -16,6 +16,7 @@ from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.described_launcher_file import described_launcher_file
 from dynotune.audit.shapes.launchers_file_left_out import launchers_file_left_out
+from dynotune.audit.shapes.loaded_by_name import loaded_by_name
 from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
 from dynotune.audit.shapes.told_to_edit_what_nobody_reads import told_to_edit_what_nobody_reads
 
@@ -36,6 +37,8 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _options(project)
     yield from _siblings(project)
     yield from _sharding(project)
+    yield from _of_accelerate(project)
+    yield from loaded_by_name(project)
     yield from run_of_another_configuration(project)
     yield from launchers_file_left_out(project)
     yield from described_launcher_file(project)
@@ -78,6 +81,42 @@ def _sharding(project: Project) -> Iterator[Said]:
                 remedy=Remedy(Risk.OPERATIONAL, f"Name it (`deepspeed: {config.file}`), or take the sentence out."),
             )
             break
+
+
+def _of_accelerate(project: Project) -> Iterator[Said]:
+    """A file of accelerate's where nothing at all is started by accelerate."""
+    texts = {**project.documents, **project.texts}
+    if not project.launches or any(_ACCELERATE.search(text) for text in texts.values()):
+        return
+    for config in project.configs:
+        name = PurePosixPath(config.file).name
+        if config.kind != "accelerate" or _says_what_for(config.file, config.comments):
+            continue
+        if any(name in text for file, text in project.texts.items() if file != config.file):
+            continue
+        told = [
+            Place(document, number)
+            for document, text in project.documents.items()
+            for number, line in enumerate(text.split("\n"), 1)
+            if name in line
+        ]
+        asks = config.values.get("distributed_type")
+        start = next((one for one in project.launches if one.launcher), project.launches[0])
+        yield Finding(
+            f"No command starts anything by `accelerate launch`, and nothing else reads `{config.file}`"
+            f"{f': its `distributed_type: {asks}` is not what runs' if isinstance(asks, str) else ''}.",
+            place=Place(config.file, 1),
+            also=(*told, start.place),
+            evidence=Evidence(Level.TEXT, {"unused": config.file, "distributed_type": asks}),
+            stake=Stake(AtStake.RESULT if told else AtStake.CLARITY),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                f"Start it with `accelerate launch --config_file {config.file}`, or take the file out.",
+            ),
+        )
+
+
+_ACCELERATE = re.compile(r"\baccelerate(?:\.commands\.launch| launch|-launch)\b|ACCELERATE_CONFIG")
 
 
 def _options(project: Project) -> Iterator[Said]:
