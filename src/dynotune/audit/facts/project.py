@@ -49,6 +49,9 @@ class Project:
     jobs: Sequence[Job] = ()
     scripts: Sequence[Script] = ()
     launches: Sequence[Launch] = ()
+    told: Sequence[Launch] = ()
+    """Commands of documents, images and services that start what another command starts, too: with them no job is made."""
+
     allocations: Sequence[Allocation] = ()
     configs: Sequence[ConfigFile] = ()
     data: Sequence[DataFacts] = ()

@@ -92,7 +92,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     by_python = _reader("launchers.of_python", "commands_of_python")
     found.launches += by_python(root, found.scripts, found.modules, found.configs)
     asked = asked_packages(root, found.texts, found.documents)
-    found.launches += _told(root, found)
+    told, again = _told(root, found)
+    found.launches += told
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
     jobs = _jobs(found, schemas)
     return Project(
@@ -100,6 +101,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         jobs=jobs,
         scripts=list(found.scripts.values()),
         launches=found.launches,
+        told=again,
         allocations=found.allocations,
         configs=list(found.configs.values()),
         asked=asked,
@@ -111,8 +113,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     )
 
 
-def _told(root: Path, found: _Found) -> list[Launch]:
-    """Commands of images, services and documents, that start what no launcher of the project does."""
+def _told(root: Path, found: _Found) -> tuple[list[Launch], list[Launch]]:
+    """Commands of images, services and documents: those that start what no launcher of the project does, and the rest."""
     read_launches = _reader("launchers", "read_launches")
     of_document, of_image = (_reader("launchers.elsewhere", f"commands_of_{kind}") for kind in ("document", "image"))
     texts = {file: of_image(text) for file, text in found.texts.items() if "Dockerfile" in file}
@@ -124,13 +126,15 @@ def _told(root: Path, found: _Found) -> list[Launch]:
     texts |= {file: of_notebook(found.texts[file], mark) for file in found.texts if file.endswith(".ipynb")}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
     told: list[Launch] = []
+    again: list[Launch] = []
     for file, text in texts.items():
         started = {launch.script or launch.program for launch in (*found.launches, *told) if launch.file != file}
         own = (
             [one for one in read_launches(root / file, text, root) if one.script or one.configs] if text.strip() else []
         )
         told += [one for one in own if (one.script or one.program) not in started]
-    return told
+        again += [one for one in own if (one.script or one.program) in started]
+    return told, again
 
 
 def _jobs(found: _Found, schemas: Schemas) -> list[Job]:

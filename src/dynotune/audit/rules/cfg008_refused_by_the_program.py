@@ -40,6 +40,9 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
         yield from files_that_are_not_there(launch, project)
+    for launch in project.told:
+        yield from _of_a_command(launch, project)
+        yield from _of_hydra(launch, project)
     for script in project.scripts:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)

@@ -12,6 +12,12 @@ from dynotune.audit.facts.setting import Known, Setting
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.deepspeed_told_twice import (
+    deepspeed_decides,
+    file_beside_keys,
+    parameters_that_stay,
+    plugin_disagrees,
+)
 
 _TRAINERS = frozenset({Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY, Trainer.AXOLOTL})
 PAIRS: Mapping[str, str] = {
@@ -31,6 +37,9 @@ _DS = '{{\n  "zero_optimization": {{"stage": 2}},\n  "gradient_accumulation_step
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from plugin_disagrees(job, project)
+    if project.jobs and project.jobs[0] is job:
+        yield from file_beside_keys(project)
     named = job.get("deepspeed") or job.get("deepspeed_config_file")
     if job.trainer not in (*_TRAINERS, Trainer.TORCH) or not isinstance(named, str):
         return
@@ -38,6 +47,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if config is None or config.kind != "deepspeed":
         return
     yield from _whole_batch(job, config)
+    yield from parameters_that_stay(config)
+    if job.trainer is not Trainer.TORCH:
+        yield from deepspeed_decides(job, config)
     if job.trainer is Trainer.TORCH or not job.get("deepspeed"):
         return  # accelerate compares nothing else
     for path, name in PAIRS.items():

@@ -14,6 +14,9 @@ from dynotune.audit.shapes.models_of_a_later_release import models_of_a_later_re
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
+    ("torch", "0", "2.1", "transformers", "4.53", "it leaves PyTorch off, and no model can be made"),
+    ("bitsandbytes", "0", "0.45.1", "torch", "2.6", "it imports `triton.ops`, which Triton 3.2 has no more, and stops"),
+    ("accelerate", "0", "1.3", "transformers", "4.52.4", "its Trainer calls `unwrap_model` with `keep_torch_compile`"),
     ("accelerate", "0", "0.26", "transformers", "4.45", "its Trainer refuses to start"),
     ("accelerate", "0", "0.21", "transformers", "4.41", "its Trainer refuses to start"),
     ("accelerate", "0", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
@@ -36,6 +39,9 @@ The first row of a pair that fits counts. Seen in the releases themselves:
 - torch: libtorch_python.so of 2.2.2 (Linux) loads `numpy.core._multiarray_umath` alone, that of 2.3.0 `numpy._core` too
 - accelerate beside transformers: ACCELERATE_MIN_VERSION in utils/import_utils.py (0.21.0 in 4.41.2 and 4.44.2,
   0.26.0 in 4.45.0 to 4.57.6, 1.1.0 in 5.0.0), which TrainingArguments asks for
+- torch beside transformers: utils/import_utils.py of 4.53.0 and 4.56.0; 4.51.3 still takes an older one
+- accelerate 1.3 beside transformers: trainer.py of 4.53.0 and 4.56.0, pull requests accelerate 3282 and transformers 38339
+- bitsandbytes beside torch: its issue 1492; torch 2.6.0 asks for Triton 3.2
 - trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2), and of 0.12.0, 0.15.0,
   0.18.0, 0.19.0, 0.20.0, 0.21.0 and 0.23.0 (transformers 4.46.0, 4.46.0, 4.50.0, 4.51.0, 4.53.2, 4.55.0 and 4.56.1;
   accelerate 0.34.0 before 0.19.0, 1.4.0 from it on)

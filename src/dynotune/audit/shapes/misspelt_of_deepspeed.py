@@ -41,8 +41,9 @@ _LIKE = 0.88
 
 
 def misspelt_of_deepspeed(project: Project) -> Iterator[Said]:
+    named = {value.rpartition("/")[2] for job in project.jobs if isinstance(value := job.get("deepspeed"), str)}
     for config in project.configs:
-        if config.kind == "deepspeed":
+        if config.kind == "deepspeed" or config.file.rpartition("/")[2] in named:
             for room, known in KNOWN.items():
                 yield from _in_a_room(config, room, known)
 

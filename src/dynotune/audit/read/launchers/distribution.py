@@ -30,6 +30,8 @@ def distribution(
         config = configs.get(name)
         if config is not None and config.kind == "accelerate":
             found |= accelerate_settings(config)
+            if job.trainer is not Trainer.TORCH and job.setting("gradient_accumulation_steps") is not None:
+                found.pop("gradient_accumulation_steps", None)  # the arguments decide, or the run stops: CFG012
     found |= _of_flags(launch)
     shown = None
     if launch.program in _ONE_EACH and not launch.launcher:
