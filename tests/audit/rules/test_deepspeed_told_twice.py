@@ -8,8 +8,10 @@ import pytest
 
 from tests.audit.made_up import audited
 
-ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n{}num_machines: 1\n"
+ACCELERATE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n{}num_machines: 1\n"
     "num_processes: 4\n"
+)
 TRAIN = """from datasets import load_dataset
 from trl import SFTConfig, SFTTrainer
 args = SFTConfig("o", bf16=True, per_device_train_batch_size=4, gradient_accumulation_steps=2, {})

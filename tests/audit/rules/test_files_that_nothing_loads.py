@@ -42,8 +42,10 @@ def test_names_in_the_code(tmp_path: Path, loads: str, says: bool) -> None:
     assert [one.place.file for one in found.findings if "Nothing loads" in one.message] == ["conf/big.yaml"] * says
 
 
-ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_machines: 1\n"
+ACCELERATE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_machines: 1\n"
     "num_processes: 4\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ The first row of a pair that fits counts. Seen in the releases themselves:
   0.26.0 in 4.45.0 to 4.57.6, 1.1.0 in 5.0.0), which TrainingArguments asks for
 - torch beside transformers: utils/import_utils.py of 4.53.0 and 4.56.0; 4.51.3 still takes an older one
 - accelerate 1.3 beside transformers: trainer.py of 4.53.0 and 4.56.0, pull requests accelerate 3282 and transformers 38339
-- bitsandbytes beside torch: its issue 1492; torch 2.6.0 asks for Triton 3.2
+- bitsandbytes beside torch: triton/int8_matmul_mixed_dequantize.py of 0.45.0 and 0.45.1; torch 2.6.0 asks for Triton 3.2
 - trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2), and of 0.12.0, 0.15.0,
   0.18.0, 0.19.0, 0.20.0, 0.21.0 and 0.23.0 (transformers 4.46.0, 4.46.0, 4.50.0, 4.51.0, 4.53.2, 4.55.0 and 4.56.1;
   accelerate 0.34.0 before 0.19.0, 1.4.0 from it on)
