@@ -144,7 +144,7 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
             },
             False,
         ),
-        ("CFG010", {"acc.yaml": ACCELERATE, "train.py": TRAIN, "r.sh": "torchrun train.py\n"}, False),
+        ("CFG010", {"acc.yaml": ACCELERATE, "train.py": TRAIN, "r.sh": "torchrun train.py\n"}, True),
         ("CFG008", {**OWN, "train.py": STRICT}, True),
         ("CFG008", {**OWN, "train.py": STRICT.replace("    rows", "    warmup: int = 0\n    rows")}, False),
         (
@@ -177,7 +177,7 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
         (
             "CFG008",
             {"train.py": TRAIN, "r.sh": "python train.py --lr 1\n", "README.md": "    python train.py --rate 1\n"},
-            False,  # a launcher starts it
+            True,  # a launcher starts it
         ),
         ("CFG008", {"train.py": TRAIN, "Dockerfile": 'FROM a\nCMD ["python", "train.py", "--rate", "1"]\n'}, True),
         ("CFG008", {"train.py": TRAIN, "Dockerfile": "FROM a\nCMD python train.py --rate 1\n"}, True),

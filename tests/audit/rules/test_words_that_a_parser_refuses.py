@@ -112,3 +112,57 @@ def test_transformers_keys_under_llama_factory(tmp_path: Path, asked: str, says:
     files = {"a.yaml": LLAMA, "run.sh": "llamafactory-cli train a.yaml\n", "requirements.txt": asked}
     found = audited(tmp_path, files, select=("CFG002", "CFG005")).findings
     assert [one.code for one in found] == ["CFG002"] * says
+
+
+HYDRA = """import hydra
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg):
+    print(cfg.lr, cfg.epochs, {})
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "words", "says"),
+    [
+        ("cfg.lr", "lr=1e-4", ""),
+        ("cfg.lr", "--lr 1e-4", "`--lr` is refused"),
+        ("cfg.lr", "--config-name config", ""),
+        ("cfg.lr", "-m lr=1e-4,2e-4", ""),
+        ("cfg.lr", "+epochs=3", "write it without"),
+        ("cfg.lr", "+seed=3", ""),
+        ("cfg.batch", "lr=1e-4", "reads `batch`"),
+        ("cfg.batch", "+batch=4", ""),
+        ("cfg.get('batch', 4)", "lr=1e-4", ""),
+        ("cfg.batch if 'batch' in cfg else 1", "lr=1e-4", ""),
+    ],
+)
+def test_words_and_keys_of_hydra(tmp_path: Path, reads: str, words: str, says: str) -> None:
+    files = {
+        "train.py": HYDRA.format(reads),
+        "conf/config.yaml": "lr: 1.0e-5\nepochs: 1\n",
+        "run.sh": f"python train.py {words}\n",
+    }
+    found = audited(tmp_path, files, select=("CFG008",)).findings
+    assert [says in one.message for one in found] == [True] * bool(says)
+
+
+@pytest.mark.parametrize(
+    ("uses", "says"),
+    [
+        ("print(cfg['lr'], cfg['train']['epochs'])\n", False),
+        ("print(cfg['lr'], cfg['batch'])\n", True),
+        ("print(cfg['lr'], cfg['train']['warmup'])\n", True),
+        ("cfg.setdefault('batch', 4)\nprint(cfg['lr'], cfg['batch'])\n", False),
+        ("if 'batch' in cfg:\n    print(cfg['lr'], cfg['batch'])\n", False),
+        ("try:\n    print(cfg['batch'])\nexcept KeyError:\n    print(cfg['lr'])\n", False),
+    ],
+)
+def test_keys_that_a_file_lacks(tmp_path: Path, uses: str, says: bool) -> None:
+    files = {
+        "train.py": f"import sys, yaml\ncfg = yaml.safe_load(open(sys.argv[1]))\n{uses}",
+        "a.yaml": "lr: 1.0e-5\ntrain:\n  epochs: 1\n",
+        "run.sh": "python train.py a.yaml\n",
+    }
+    found = audited(tmp_path, files, select=("CFG008",)).findings
+    assert ["has no such key" in one.message for one in found] == [True] * says

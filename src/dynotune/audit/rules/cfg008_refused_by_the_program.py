@@ -14,6 +14,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
 from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
@@ -21,6 +22,12 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
+from dynotune.audit.shapes.keys_that_a_file_lacks import (
+    Lacking,
+    lacking_in_files,
+    lacking_in_hydra,
+    words_that_hydra_refuses,
+)
 from dynotune.audit.shapes.values_that_a_parser_refuses import refused_values
 
 _SCRIPT = (
@@ -40,13 +47,32 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
         yield from files_that_are_not_there(launch, project)
+        for lacking in lacking_in_files(launch, project):
+            yield _lacks(lacking, launch)
     for launch in project.told:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
+    for lacking in lacking_in_hydra(project):
+        yield _lacks(lacking, None)
     for script in project.scripts:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
     yield from _by_its_class(project)
+
+
+def _lacks(lacking: Lacking, launch: Launch | None) -> Finding:
+    close = next(iter(difflib.get_close_matches(lacking.key.rpartition(".")[2], list(lacking.near), 1, 0.6)), "")
+    meant = f" Did you mean `{close}`?" if close else ""
+    return Finding(
+        f"`{lacking.read.file}` reads `{lacking.key}`, and `{lacking.config.file}` has no such key: the run stops there."
+        f"{meant}",
+        place=lacking.read,
+        also=(Place(lacking.config.file, 1), *((launch.place,) if launch is not None else ())),
+        evidence=Evidence(Level.RESOLVED, {"key": lacking.key, "configuration": lacking.config.file}),
+        cause=f"{lacking.key} of {lacking.config.file}",
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Add the key to the configuration, or read the one that it has."),
+    )
 
 
 def _by_its_class(project: Project) -> Iterator[Said]:
@@ -174,6 +200,16 @@ def _of_values(launch: Launch, taken: Accepts, program: str, torch: tuple[int, .
         )
 
 
+def _word_of(launch: Launch, word: str, project: Project) -> Place:
+    """The line of a command that a word stands in."""
+    lines = project.texts.get(launch.file, "").split("\n")
+    last = launch.place.end_line or launch.place.line
+    for number in range(launch.place.line, min(last, len(lines)) + 1):
+        if word in lines[number - 1]:
+            return Place(launch.file, number)
+    return launch.place
+
+
 def _spelled_otherwise(program: str, setting: Setting, meant: str, parser: str) -> Finding:
     return Finding(
         f"`{program}` calls it `{meant}`, and has no flag `{setting.place.key}`: its parser stops with an error.",
@@ -214,6 +250,14 @@ _OPTIM = "lr: 1.0e-5\nweight_decay: 0.1\n"
 
 
 def _of_hydra(launch: Launch, project: Project) -> Iterator[Said]:
+    for word, why in words_that_hydra_refuses(launch, project):
+        yield Finding(
+            f"`{word}` is refused by `{launch.script}`: {why}.",
+            place=_word_of(launch, word, project),
+            evidence=Evidence(Level.RESOLVED, {"word": word}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Write it as `key=value`, for a key that the configuration has."),
+        )
     script = next((one for one in project.scripts if one.file == launch.script), None)
     primary = primary_of(script) if script is not None else None
     if primary is None or _ELSEWHERE & set(launch.flags) or any("ConfigStore" in one.source for one in project.scripts):
@@ -240,7 +284,7 @@ def _of_hydra(launch: Launch, project: Project) -> Iterator[Said]:
             continue
         lacking = _lacking(whole, name)
         if lacking is not None:
-            yield _of_no_key(launch, whole, name, *lacking)
+            yield _of_no_key(launch, whole, name, *lacking, _word_of(launch, f"{name}=", project))
 
 
 def _no_option(project: Project, folder: str, name: str, option: str) -> list[str]:
@@ -277,7 +321,9 @@ def _lacking(whole: Composed, name: str) -> tuple[str, Mapping[str, Any]] | None
     return None
 
 
-def _of_no_key(launch: Launch, whole: Composed, name: str, above: str, there: Mapping[str, Any]) -> Finding:
+def _of_no_key(
+    launch: Launch, whole: Composed, name: str, above: str, there: Mapping[str, Any], place: Place
+) -> Finding:
     keys = sorted(map(str, there))
     close = next(iter(difflib.get_close_matches(name.rpartition(".")[2], keys, 1, 0.75)), "")
     prefix = f"{above}." if above else ""
@@ -285,7 +331,7 @@ def _of_no_key(launch: Launch, whole: Composed, name: str, above: str, there: Ma
     meant = f" Did you mean `{prefix}{close}`?" if close else f" `{above or 'It'}` has {has}."
     return Finding(
         f"Hydra's configuration has no `{name}`, and it refuses to replace what is not there.{meant}",
-        place=launch.place,
+        place=place,
         evidence=Evidence(
             Level.RESOLVED, {"override": name, "files": sorted({config.file for _, config in whole.parts})}
         ),

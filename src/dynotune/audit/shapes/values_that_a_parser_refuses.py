@@ -99,8 +99,8 @@ class _Reader:
         while rest:
             word = rest.pop(0)
             if word == "--":
-                self.left += rest
-                break
+                self.whole = False
+                return
             if not re.match(r"--?[A-Za-z]", word):
                 self.open = self.open or bool(_OPEN.search(word))
                 self.left.append(word)
