@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Fate, GivenKey, Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.keys_of_calls import keys_of_calls
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 DROPS = frozenset({Trainer.AXOLOTL})
@@ -18,6 +19,8 @@ _OF_PARSERS = frozenset({"fail_with_unknown_args", "return_remaining_strings", "
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    if project.jobs and project.jobs[0] is job:
+        yield from keys_of_calls(project)
     for key in job.given:
         asks = key.value not in (None, False, "", [], {}) or job.trainer not in DROPS
         if key.fate is Fate.UNKNOWN and asks and not key.name.startswith("_") and key.name not in _OF_PARSERS:

@@ -21,6 +21,7 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
+from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.keys_that_a_file_lacks import (
     Lacking,
@@ -47,9 +48,11 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
         yield from files_that_are_not_there(launch, project)
+        yield from _of_a_launcher(launch)
         for lacking in lacking_in_files(launch, project):
             yield _lacks(lacking, launch)
     for launch in project.told:
+        yield from _of_a_launcher(launch)
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
     for lacking in lacking_in_hydra(project):
@@ -58,6 +61,18 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
     yield from _by_its_class(project)
+
+
+def _of_a_launcher(launch: Launch) -> Iterator[Said]:
+    for name, setting, own in flags_of_another_launcher(launch):
+        meant = f" It calls it `{own}`." if own else ""
+        yield Finding(
+            f"`{name}` has no flag `--{setting.name}`, which is another launcher's: it stops with an error.{meant}",
+            place=setting.place if setting.place.file else launch.place,
+            evidence=Evidence(Level.TEXT, {"launcher": name, "flag": setting.name}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, f"Call it `{own}`." if own else "Take it out, or start by that launcher."),
+        )
 
 
 def _lacks(lacking: Lacking, launch: Launch | None) -> Finding:

@@ -9,6 +9,7 @@ from dynotune.audit.shapes.claimed_features import claimed_features
 from dynotune.audit.shapes.claimed_settings import claimed_settings
 from dynotune.audit.shapes.claims_of_all_rows import claims_of_all_rows
 from dynotune.audit.shapes.claims_of_comments import claims_of_comments
+from dynotune.audit.shapes.claims_of_names import claims_of_help, claims_of_names
 from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
 from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
 
@@ -16,6 +17,8 @@ from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from claims_of_comments(job, project)
+        yield from claims_of_names(job)
+    yield from claims_of_help(project)
     yield from claimed_settings(project)
     yield from claimed_features(project)
     yield from claims_of_sharding(project)

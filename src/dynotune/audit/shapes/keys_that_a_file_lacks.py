@@ -152,34 +152,11 @@ def _is_asked(key: str, source: str) -> bool:
 
 
 _OF_HYDRA = frozenset(
-    [
-        "h",
-        "help",
-        "hydra_help",
-        "version",
-        "c",
-        "cfg",
-        "resolve",
-        "p",
-        "package",
-        "r",
-        "run",
-        "m",
-        "multirun",
-        "sc",
-        "shell_completion",
-        "cp",
-        "config_path",
-        "cn",
-        "config_name",
-        "cd",
-        "config_dir",
-        "experimental_rerun",
-        "i",
-        "info",
-        "local_rank",
-        "local-rank",
-    ]
+    {
+        *("h", "help", "hydra_help", "version", "c", "cfg", "resolve", "p", "package", "r", "run", "m", "multirun"),
+        *("sc", "shell_completion", "cp", "config_path", "cn", "config_name", "cd", "config_dir", "i", "info"),
+        *("experimental_rerun", "local_rank"),
+    }
 )
 
 
