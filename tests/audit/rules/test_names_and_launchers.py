@@ -74,8 +74,10 @@ def test_the_help_of_a_flag(tmp_path: Path, flag: str, says: bool) -> None:
     assert ["The help says" in one.message for one in found] == [True] * says
 
 
-SFT = "model_name_or_path: a/b\ndataset_name: c/d\nlearning_rate: 1.0e-5\nnum_train_epochs: 3\noutput_dir: {}\n"
+SFT = (
+    "model_name_or_path: a/b\ndataset_name: c/d\nlearning_rate: 1.0e-5\nnum_train_epochs: 3\noutput_dir: {}\n"
     "max_length: 2048\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def _renamed(job: Job, key: GivenKey) -> Finding:
     return Finding(
         f"`{key.name}` is refused: {key.why}.",
         place=key.place,
-        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": dict(job.versions)}),
+        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": {**job.versions, **job.pinned}}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.BEHAVIOURAL if twice else Risk.SAFE,
@@ -82,7 +82,7 @@ def _removed(job: Job, key: GivenKey) -> Finding:
     return Finding(
         f"`{key.name}` is refused: {key.why}.",
         place=key.place,
-        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": dict(job.versions)}),
+        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": {**job.versions, **job.pinned}}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.SAFE if plain else Risk.BEHAVIOURAL,
