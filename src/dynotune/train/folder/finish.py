@@ -167,7 +167,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "steps": p.step,
         "epochs": run.plan.epochs_at(p.step),
         "train_loss": p.loss_sum / p.finite_steps if p.finite_steps else None,
-        "real_tokens": p.tokens,
+        "real_tokens": p.totals.real_tokens,
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         **speed(run),
