@@ -50,8 +50,8 @@ def fill(real: int, processed: int) -> float | None:
 
 
 def saved_share(real: int, alone: int) -> float | None:
-    """Share of the tokens of all documents that were not computed, since another document begins with them or since they
-    come last; None where there are none such."""
+    """Share of the tokens of all documents of pairs that were not computed, since another document begins with them; None
+    where there are none such."""
     return 1 - real / alone if alone > real else None
 
 
