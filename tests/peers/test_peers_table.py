@@ -33,7 +33,7 @@ def put(folder: Path, row: str, arms: dict[str, Any]) -> None:
 def test_the_readme_is_what_the_results_say(tmp_path: Path) -> None:
     assert main(["--check"]) == 0
     page = tmp_path / "README.md"
-    page.write_text((ROOT / "README.md").read_text().replace("1.39x", "1.40x"))
+    page.write_text(re.sub(r"\| \d\.\d\dx \|", "| 9.99x |", (ROOT / "README.md").read_text(), count=1))
     assert main(["--check", "--page", str(page)]) == 1  # negative control: a figure by hand is found
     assert main(["--page", str(page)]) == 0
     assert page.read_text() == (ROOT / "README.md").read_text()
