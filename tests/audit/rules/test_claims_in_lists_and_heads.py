@@ -116,3 +116,35 @@ def test_a_package_whose_switch_is_off(tmp_path: Path, switch: str, wrong: bool)
     )
     files = {"run.yml": AXOLOTL.format("[assistant]", "false", switch), "README.md": f"# Set up\n\n{install}"}
     assert said(tmp_path, {**files, "run.sh": "axolotl train run.yml\n"}) == ["README.md:4"] * wrong
+
+
+SHARED = "torchrun --nproc_per_node 4 train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "wrong"),
+    [
+        ("Training runs on 8 A100 GPUs.", SHARED, True),
+        ("Trained on four H100s.", SHARED, False),
+        ("Training runs on 8 A100 GPUs.", "python train.py\n", False),
+        ("The paper trained on 8 A100 GPUs.", SHARED, False),
+        ("Evaluation takes an A100.", SHARED, False),
+    ],
+)
+def test_how_many_gpus_a_document_tells(tmp_path: Path, text: str, start: str, wrong: bool) -> None:
+    files = {"train.py": TRAINED.format(""), "run.sh": start, "README.md": f"# Model\n\n{text}\n"}
+    assert said(tmp_path, files) == ["README.md:3"] * wrong
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ('save_strategy="no",  # save every epoch', True),
+        ('save_strategy="epoch",  # save every epoch', False),
+        ("bf16=False,  # bf16 for speed", True),
+        ("bf16=False,  # bf16 does not work on a V100", False),
+    ],
+)
+def test_what_stands_behind_a_key(tmp_path: Path, line: str, wrong: bool) -> None:
+    program = TRAINED.format("").replace("bf16=True, ", "").replace("seed=1,", f"seed=1,\n    {line}")
+    assert bool(said(tmp_path, {"train.py": program})) == wrong

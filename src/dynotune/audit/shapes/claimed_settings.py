@@ -18,7 +18,7 @@ from dynotune.audit.rules.dst052_batch_and_ranks import worked_out_wrongly
 from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of, ranks_share_rows
 
 _OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
-_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10}
 USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w'-]{1,12}\s){0,2}"
 OTHERWISE = re.compile(
     r"\b(?:not?|never|without|un(?!sloth)\w+|instead|unlike|unless|if|when|could|would|should|might|may|can|try|tried|tries|was|were|had|previous\w*"
@@ -89,6 +89,10 @@ def _off(value: Any, _: str) -> bool | None:
 
 def _in(value: Any, text: str) -> bool | None:
     return text.lower() in value.lower() if isinstance(value, str) else None
+
+
+def _saves(value: Any, _: str) -> bool | None:
+    return value not in ("no", "NO", False) if isinstance(value, str | bool) else None
 
 
 def _named(value: Any, text: str) -> bool | None:
@@ -186,6 +190,11 @@ CLAIMS: Sequence[Claim] = (
         r"\bonly (?:on )?(?:the )?(?:[\w-]+ ){0,2}(?:is|are|gets?) (?:trained on|learned|in the loss|counted in the loss)\b",
         _on,
     ),
+    _claim(
+        "num_processes",
+        r"\b(?:train\w*|tuned|runs?)\b[^.;:]{0,30}?\b(?:on|with|across|over) (\d|two|four|eight) ?[x\u00d7]? ?"
+        r"(?:[A-Z]\w*[ -]){0,3}(?:GPUs|A100s?|H100s?|[34]090s?|A6000s?|L40S|V100s?)\b",
+    ),
     _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
 )
 
@@ -209,6 +218,10 @@ BESIDE: Sequence[Claim] = (
     ),
     _claim("gradient_checkpointing", r"\bcheckpointing (?:is )?(?:on|enabled)\b", _on),
     _claim("lr_scheduler_type", r"^\W*(cosine|linear|constant)\b", _in),
+    _claim("bf16", r"^\W*(?:use )?(?:bf16|bfloat16)(?: (?:for|is|on)\b|\W*$)", _on),
+    _claim(
+        "save_strategy", r"^\W*(?:saves?|checkpoints?)\b[^.;]{0,20}\b(?:every|each|per) (?:epoch|\d+ steps)", _saves
+    ),
 )
 """What a comment at the key itself says in fewer words."""
 
@@ -345,6 +358,8 @@ def _differs(
     if claim.setting == "packing":
         settings = [one or _no_packing(job, project) for one, job in zip(settings, jobs, strict=True)]
     if not settings or any(one is None or not one.is_known or one.others for one in settings):
+        return
+    if claim.setting == "num_processes" and not all(job.is_given("num_processes") for job in jobs):
         return
     if claim.setting == "num_train_epochs" and any((job.get("max_steps") or -1) != -1 for job in jobs):
         return
