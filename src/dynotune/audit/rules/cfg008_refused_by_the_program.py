@@ -371,14 +371,15 @@ RULE = Rule(
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
         detected="E0: commands of shell files, of what a program starts, of cells of notebooks, and of documents and"
-        " images where no launcher"
-        " starts the same; a configuration that they name and the project lacks, where one of its folder is called nearly"
+        " images; a configuration that they name and the project lacks, where one of its folder is called nearly"
         " so. The parser's flags are read from the script: of several, those that a run asks, together, and"
         " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
         " of, its parameters; of absl, what the project's files define. Flags that"
         " differ in dashes and underscores alone are told apart as argparse, Typer and Click do. What stands in a"
         " file that the script imports counts"
-        " as its own. A parser that could not be read whole is not judged. E1:"
+        " as its own. A parser that could not be read whole is not judged. Of argparse, words behind known flags, too: a"
+        " value behind a switch, none of the choices, no number, a flag that must be given, the rank that a launcher adds."
+        " Flags of a launcher that are another's; keys that a program reads and its file has not. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",
         proven="`python train.py --help` does not list the flag; Hydra's run ends with"

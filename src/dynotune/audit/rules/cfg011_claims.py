@@ -52,7 +52,9 @@ RULE = Rule(
         " settings of every job that they may mean: said only where all are known and none is as claimed. Sentences that"
         " compare, suggest or look back are left out. A document that says that a run takes all of its data, where every"
         " command gives a number of rows (`max_samples`). Sentences that tell to install a package for speed or memory,"
-        " where nothing of the project asks for it and no library takes it by itself.",
+        " where nothing of the project asks for it and no library takes it by itself. Sentences, entries of lists and heads"
+        " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; names of runs"
+        " and folders, and helps of flags, that tell another value.",
         proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",
         deliberate=(
             "The text speaks of another machine, of a run with other flags, or of one that is not in this project.",

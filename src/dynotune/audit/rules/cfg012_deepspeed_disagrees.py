@@ -157,7 +157,9 @@ RULE = Rule(
         what="What DeepSpeed and the trainer both have is written twice: rows, accumulation, clipping, rate, precision;"
         " `train_batch_size` is their product with the number of processes.",
         why="transformers compares them before training and raises an error for those that differ.",
-        detected="E1: the file that `deepspeed` names, key by key as transformers compares them; `auto` agrees with all.",
+        detected="E1: the file that `deepspeed` names, key by key as transformers compares them; `auto` agrees with all."
+        " Keys of accelerate's file beside the one of DeepSpeed's that it names, or against the arguments; a schedule or an"
+        " optimizer of DeepSpeed's file beside another that the arguments name; parameters to be offloaded below stage 3.",
         proven='The run ends with "Please correct the following DeepSpeed config values".',
         deliberate=("A file that other programs use too, where the flags of this run are still to be matched.",),
         sources=("transformers 5.23, `integrations/deepspeed.py`",),
