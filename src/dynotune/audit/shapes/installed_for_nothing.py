@@ -87,6 +87,12 @@ _LOOKS = re.compile(
 )
 """A line that only sees whether a package is there."""
 
+_OFF = re.compile(
+    r"\s*[\"']?\w+[\"']?\s*[:=]\s*[\"']?(?:false|off|no|null|none|~|disabled?|sdpa|eager|0)[\"']?,?(?=\s*(?:#.*)?$)",
+    re.IGNORECASE,
+)
+"""A line of a configuration that switches something off."""
+
 _MISSING = re.compile(
     r"\b(?:is |was |could )?not (?:be )?(?:found|installed|available|present|imported)\b", re.IGNORECASE
 )
@@ -114,7 +120,7 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
             for package in _PACKAGES:
                 named = package.name.search(words)
                 if named is not None and not _in_use(package, project):
-                    yield _finding(named[1], package, Place(file, number))
+                    yield _finding(named[1], package, Place(file, number), _switched_off(package, project))
 
 
 def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
@@ -150,7 +156,8 @@ def _in_use(package: _Package, project: Project) -> bool:
             continue
         told = (_INSTALL, _IN_WORDS) if file in project.documents else (_INSTALL,)
         lines = [line for line in text.split("\n") if not any(one.search(line) for one in told)]
-        kept = "\n".join(line for line in lines if not _LOOKS.match(line))
+        is_config = any(one.file == file for one in project.configs)
+        kept = "\n".join(line for line in lines if not (_LOOKS.match(line) or (is_config and _OFF.match(line))))
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.
@@ -160,11 +167,22 @@ def _in_use(package: _Package, project: Project) -> bool:
     )
 
 
-def _finding(name: str, package: _Package, place: Place) -> Finding:
+def _switched_off(package: _Package, project: Project) -> tuple[Place, str] | None:
+    """Where a configuration says that it is not wanted, and how."""
+    for config in project.configs:
+        for number, line in enumerate(project.texts.get(config.file, "").split("\n"), 1):
+            if (off := _OFF.match(line)) is not None and package.uses.search(line):
+                return Place(config.file, number), off[0].strip().rstrip(",")
+    return None
+
+
+def _finding(name: str, package: _Package, place: Place, off: tuple[Place, str] | None) -> Finding:
+    why = package.why if off is None else f"`{off[1]}` in `{off[0].file}`:{off[0].line} leaves it unused"
     return Finding(
-        f"`{place.file}` tells to install {name} for training, and nothing of this project asks for it: {package.why}.",
+        f"`{place.file}` tells to install {name} for training, and nothing of this project asks for it: {why}.",
         place=place,
         evidence=Evidence(Level.TEXT, {"installed": name, "asked for by": None}),
         stake=Stake(AtStake.CLARITY),
         remedy=Remedy(Risk.SAFE, "Take the sentence out, or ask for it in the settings after measuring it."),
+        also=(off[0],) if off is not None else (),
     )
