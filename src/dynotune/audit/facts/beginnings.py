@@ -101,6 +101,8 @@ class Beginnings:
         given = [one for one in _given(name, room) if not _goes_on(one, name)]
         appended = list(_appended(name, room))
         full = [one for one in given if not (isinstance(one, ast.List) and not one.elts)]
+        if any(isinstance(one, ast.Lambda) and one is not room and _is_asked_for(name, one) for one in own_nodes(room)):
+            return False  # which of both is meant is not told
         if given or appended:
             return bool(full or appended) and all(self.begins(one, room, depth) for one in (*full, *appended))
         if _is_asked_for(name, room) or room is self.script.tree:

@@ -150,9 +150,9 @@ RULE = Rule(
         " `assistant_only_loss` for conversations. On data of the other kind the first does nothing.",
         why="Questions are learned like answers, and nothing is printed.",
         detected="E1: the format that the rows have, against the key that is set; in Axolotl `train_on_inputs: false`, with"
-        " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`. A"
-        " document that says that the loss is on answers alone, over `train_on_inputs: true`, `completion_only_loss: false`,"
-        " or `roles_to_train` with `user` in it.",
+        " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`."
+        " A document that says that the loss is on answers alone, over `train_on_inputs: true`,"
+        " `completion_only_loss: false` or `roles_to_train` with `user` in it.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rows with the trained tokens marked.",
         deliberate=("Another data set, that the audit did not see, has the other format.",),
         sources=("TRL 1.16's collator: a mask is applied where `completion_mask` exists",),
