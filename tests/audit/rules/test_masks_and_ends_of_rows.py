@@ -405,3 +405,88 @@ Trainer(model, TrainingArguments("o", num_train_epochs=3), train_dataset=rows).t
 @pytest.mark.parametrize(("made", "found"), [("tok(batch['text'])", True), ("batch['text']", False)])
 def test_a_transform_that_tokenises(tmp_path: Path, made: str, found: bool) -> None:
     assert bool(codes(tmp_path, {"train.py": TRANSFORM.format(made=made)}, "HST006")) is found
+
+
+ANSWERS = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, {collator}
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B"{side})
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+def encode(row):
+    n = len(tok(row["prompt"])["input_ids"])
+    full = tok(row["prompt"] + row["answer"] + tok.eos_token{padding})
+    labels = full["input_ids"].copy()
+    labels[:n] = [-100] * n
+    return {{"input_ids": full["input_ids"], "labels": labels}}
+collator = {collator}({given})
+Trainer(model, TrainingArguments("o"), train_dataset=rows.map(encode), data_collator=collator).train()
+"""
+ANEW = {"collator": "DataCollatorForLanguageModeling", "given": "tok, mlm=False"}
+KEPT = {"collator": "DataCollatorForSeq2Seq", "given": "tok"}
+FULL = ', padding="max_length", max_length=512'
+
+
+@pytest.mark.parametrize(
+    ("collator", "side", "padding", "found"),
+    [
+        (ANEW, "", "", True),
+        (KEPT, "", "", False),
+        (KEPT, ', padding_side="left"', FULL, True),
+        (KEPT, ', padding_side="right"', FULL, False),
+        (KEPT, ', padding_side="left"', "", False),
+    ],
+)
+def test_masks_that_do_not_last(tmp_path: Path, collator: dict[str, str], side: str, padding: str, found: bool) -> None:
+    text = ANSWERS.format(side=side, padding=padding, **collator)
+    assert bool(codes(tmp_path, {"train.py": text}, "MSK050")) is found
+
+
+@pytest.mark.parametrize(("given", "found"), [("tok", True), ("tok, mlm=False", False), ("tok, False", False)])
+def test_words_that_are_masked(tmp_path: Path, given: str, found: bool) -> None:
+    text = ANSWERS.format(side="", padding="", collator=ANEW["collator"], given=given)
+    assert bool(codes(tmp_path, {"train.py": text}, "CFG013")) is found
+
+
+TURNS = """from transformers import AutoModelForCausalLM, Trainer
+def encode(row):
+    ids, labels = [], []
+    for turn in row["messages"]:
+        part = tok(turn["content"]).input_ids
+        ids += part
+        {given}
+    return {{"input_ids": ids, "labels": labels}}
+Trainer(AutoModelForCausalLM.from_pretrained("gpt2"), args, train_dataset=rows.map(encode)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ('labels += part if turn["role"] == "user" else [-100] * len(part)', True),
+        ('labels += part if turn["role"] != "assistant" else [-100] * len(part)', True),
+        ('labels += part if turn["role"] == "assistant" else [-100] * len(part)', False),
+        ('labels += [-100] * len(part) if turn["role"] == "user" else part', False),
+        (
+            'if turn["role"] == "user":\n            labels.extend(part)\n'
+            "        else:\n            labels.extend([-100] * len(part))",
+            True,
+        ),
+    ],
+)
+def test_turns_of_users_alone(tmp_path: Path, given: str, found: bool) -> None:
+    assert bool(codes(tmp_path, {"train.py": TURNS.format(given=given)}, "MSK001")) is found
+
+
+@pytest.mark.parametrize(("fill", "found"), [("tok.pad_token_id", True), ("0", True), ("-100", False)])
+def test_prompts_labelled_as_padding(tmp_path: Path, fill: str, found: bool) -> None:
+    labels = f'    prompt = part\n    labels = [{fill}] * len(prompt) + part\n    return {{"labels": labels}}\n'
+    text = TURNS.format(given="pass").replace('    return {"input_ids": ids, "labels": labels}\n', labels)
+    assert bool(codes(tmp_path, {"train.py": text}, "MSK052")) is found
+
+
+@pytest.mark.parametrize(("column", "found"), [("text", True), ("messages", False)])
+def test_assistants_in_whole_texts(tmp_path: Path, column: str, found: bool) -> None:
+    text = (
+        "from trl import SFTConfig, SFTTrainer\n"
+        f'rows = rows.map(lambda row: {{"{column}": render(row)}})\n'
+        'SFTTrainer("Qwen/Qwen2.5-0.5B", args=SFTConfig("o", assistant_only_loss=True), train_dataset=rows).train()\n'
+    )
+    assert bool(codes(tmp_path, {"train.py": text}, "MSK050")) is found

@@ -28,6 +28,30 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _generation(job, project)
     yield from _prompt_and_row(job)
     yield from _packing_and_answers(job, project)
+    yield from _masked_words(job, project)
+
+
+def _masked_words(job: Job, project: Project) -> Iterator[Said]:
+    """`DataCollatorForLanguageModeling` masks words by default, which tokenizers of causal models have no token for."""
+    scripts = [one for one in project.scripts if one.file in job.files]
+    if not any("ForCausalLM" in one.source or "GPT2LMHead" in one.source for one in scripts):
+        return
+    if any("MaskedLM" in one.source or "mask_token" in one.source for one in scripts):
+        return
+    for call in (call for one in scripts for call in one.calls_of("DataCollatorForLanguageModeling")):
+        if next((one for one in project.jobs if call.place.file in one.files), job) is not job:
+            continue
+        if "mlm" in call.arguments or "1" in call.arguments or "**" in call.arguments or not call.arguments:
+            continue
+        yield Finding(
+            "`DataCollatorForLanguageModeling` without `mlm=False` masks words, and the model is a causal one, whose"
+            " tokenizer has no mask token: it raises an error when it is made.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"mlm": True, "model": "causal"}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Pass `mlm=False`.", accuracy="The next token is predicted."),
+        )
+        return
 
 
 MASKS_PACKED = (0, 15)

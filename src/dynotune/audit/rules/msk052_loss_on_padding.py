@@ -31,6 +31,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _collated(script, project)
     yield from _averaged(script)
     yield from targets_with_padding(script, project)
+    yield from _prompts_as_padding(script, project)
 
 
 _MEAN = re.compile(
@@ -108,6 +109,33 @@ _OF_PROMPTS = re.compile(
     r"|\w*(?:prompt|src|source|start|cut)\w*)|(?m:^\s*\w*(?:IGNORE)\w*\s*=\s*-100\s*$)"
 )
 """What takes the prompt out of the loss, which says nothing of padding."""
+
+
+_AS_PADDING = re.compile(rf"^\[({_PAD_ID})\] \* (?:len\((\w+)(?:\[['\"]input_ids['\"]\]|\.input_ids)?\)|(\w+)) \+ ")
+_OF_A_PROMPT = re.compile(r"^(?:p|src|q|n|x|user\w*|instr\w*|\w*(?:prompt|source|question|query|ctx)\w*)$")
+_TAKEN_OUT = re.compile(r"-100\b|IGNORE|ignore_index|[!=]=\s*[\w.]*pad|DataCollatorForLanguageModeling")
+
+
+def _prompts_as_padding(script: Script, project: Project) -> Iterator[Said]:
+    """`labels = [tok.pad_token_id] * len(prompt) + answer`, for a loss that leaves out -100 and nothing else."""
+    if "labels" not in script.source or "CausalLM" not in "".join(one.source for one in connected(script, project)):
+        return
+    if any(_TAKEN_OUT.search(code(one)) for one in connected(script, project)):
+        return
+    for node in ast.walk(script.tree):
+        value = _given_to_labels(node)
+        found = _AS_PADDING.match(ast.unparse(value)) if value is not None else None
+        if found is None or value is None or not _OF_A_PROMPT.match(found[2] or found[3]):
+            continue
+        yield Finding(
+            f"The prompt's labels are `{found[1]}`, and the model's loss leaves out -100 alone: it learns to predict that"
+            " token all through the prompt.",
+            place=place_of(script, value),
+            evidence=Evidence(Level.TEXT, {"labels": ast.unparse(value)[:120]}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Write -100 in its place.", accuracy="Loss on answers alone."),
+        )
+        return
 
 
 def _given_to_labels(node: ast.AST) -> ast.expr | None:
