@@ -490,3 +490,40 @@ def test_assistants_in_whole_texts(tmp_path: Path, column: str, found: bool) -> 
         'SFTTrainer("Qwen/Qwen2.5-0.5B", args=SFTConfig("o", assistant_only_loss=True), train_dataset=rows).train()\n'
     )
     assert bool(codes(tmp_path, {"train.py": text}, "MSK050")) is found
+
+
+PATCHED = """from liger_kernel.transformers import apply_liger_kernel_to_{name}
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+apply_liger_kernel_to_{name}()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+Trainer(model, TrainingArguments("o"), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(("name", "found"), [("llama", True), ("qwen2", False)])
+def test_kernels_of_another_family(tmp_path: Path, name: str, found: bool) -> None:
+    assert bool(codes(tmp_path, {"train.py": PATCHED.format(name=name)}, "CMP001")) is found
+
+
+LOADED = """from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+model = {model}
+SFTTrainer(model, args=SFTConfig("o", use_liger=True), train_dataset=rows).train()
+"""
+INSTANCE = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")'
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "found"),
+    [(INSTANCE, "0.12.2", True), ('"Qwen/Qwen2.5-1.5B"', "0.12.2", False), (INSTANCE, "0.11.4", False)],
+)
+def test_kernels_for_a_model_that_is_loaded(tmp_path: Path, model: str, version: str, found: bool) -> None:
+    files = {"train.py": LOADED.format(model=model), "requirements.txt": f"trl=={version}\n"}
+    assert bool(codes(tmp_path, files, "CMP001")) is found
+
+
+def test_one_package_is_said_once(tmp_path: Path) -> None:
+    text = "For faster training install Flash Attention 2:\n\n    pip install flash-attn\n"
+    train = PATCHED.format(name="qwen2")
+    said = codes(tmp_path, {"README.md": text, "train.py": train}, "CFG011")
+    assert len([one for one in said if "flash-attn" in one]) == 1

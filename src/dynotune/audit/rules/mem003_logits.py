@@ -198,7 +198,7 @@ def _in_a_loss(call: Call) -> bool:
 def _copies(script: Script, call: Call) -> bool:
     """All of the logits, not a part: `logits.float()`, `F.log_softmax(logits, ...)`."""
     last = call.name.rpartition(".")[2]
-    whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?$")
+    whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?(\.(?:view|reshape|flatten)\(.*\))?$")
     if last == "float" and call.on:
         return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
     if last == "to" and call.on and bool(whole.fullmatch(call.on)):
