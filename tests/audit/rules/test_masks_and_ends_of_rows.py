@@ -527,3 +527,26 @@ def test_one_package_is_said_once(tmp_path: Path) -> None:
     train = PATCHED.format(name="qwen2")
     said = codes(tmp_path, {"README.md": text, "train.py": train}, "CFG011")
     assert len([one for one in said if "flash-attn" in one]) == 1
+
+
+SYSTEM = """from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+model = AutoModelForCausalLM.from_pretrained("{model}")
+def to_messages(row):
+    return {{"messages": [{{"role": "{role}", "content": "Be brief."}}, {{"role": "user", "content": row["q"]}}]}}
+SFTTrainer(model, args=SFTConfig("o"), train_dataset=rows.map(to_messages)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "role", "found"),
+    [
+        ("google/gemma-2-2b-it", "system", True),
+        ("google/gemma-2-2b-it", "user", False),
+        ("google/gemma-3-1b-it", "system", False),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "system", False),
+    ],
+)
+def test_a_system_turn_that_is_refused(tmp_path: Path, model: str, role: str, found: bool) -> None:
+    text = SYSTEM.format(model=model, role=role)
+    assert bool(codes(tmp_path, {"train.py": text}, "CFG015")) is found
