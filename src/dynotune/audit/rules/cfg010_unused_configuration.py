@@ -262,7 +262,7 @@ RULE = Rule(
         " settings, where no program reads any; no word of a file of Hydra's group in any other file; no shell"
         " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
         " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
-        " where none is named at all, where a script reads any. A file beside those that programs open by names that stand in"
+        " where none is named at all, where a script reads any. A file beside those that programs open by names in"
         " their code, where they take no other; accelerate's, where nothing is started by it.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),

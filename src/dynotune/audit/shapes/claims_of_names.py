@@ -84,7 +84,7 @@ def _of_a_flag(call: ast.Call, script: Script) -> Iterator[Said]:
     told = found[1].rstrip(".,").replace(",", "") if found is not None else ""
     if told and not _same(told, value):
         yield Finding(
-            f"The help says that the default is {told}, and it is `{value}`.",
+            f"The help says that the default is {told}, and it is `{value!r}`.",
             place=place_of(script, call),
             evidence=Evidence(Level.TEXT, {"told": told, "default": value}),
             stake=Stake(AtStake.CLARITY),
