@@ -37,7 +37,7 @@ _SFT = (
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     rows, accumulation = micro_batch(job), _accumulation(job)
-    length = max_length(job) or longest_row(project) or _context(job)
+    length = max_length(job) or longest_row(project) or _context(job) or _usual(job, rows or 1, project)
     model, lora = sized(job), adapters(job)
     if rows is None or length is None or accumulation is None or accumulation < 2 or not on_gpu(job):
         return
