@@ -22,6 +22,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.accumulation_without_ranks import accumulation_without_ranks
+from dynotune.audit.shapes.both_shared_out import both_shared_out, both_shared_out_by_the_shell
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
 from dynotune.audit.shapes.divided_though_counted import divided_though_counted
@@ -51,10 +52,12 @@ _BATCHES = (
 def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from worked_out_wrongly(script, project)
+        yield from both_shared_out(script, project)
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
         yield from accumulation_without_ranks(launch, project)
         yield from divided_by_both(launch, project)
+        yield from both_shared_out_by_the_shell(launch, project)
         yield from divided_though_counted(launch, project)
         yield from fewer_micro_batches_than_ranks(launch, project)
 
