@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.errors import TritonError
 
 from dynotune.model import residual
-from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm, triton_sum_norm
+from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
 from dynotune.model.elementwise.triton_gate_lora import GatedLora
@@ -186,7 +186,7 @@ def test_a_sum_that_is_changed_in_place_before_anybody_takes_its_norm_has_a_grad
 
 
 def test_gradient_of_the_weight_behind_a_sum_over_more_rows_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_sum_norm, "PARTIALS", 8)
+    monkeypatch.setattr(triton_norm, "PARTIALS", {32: 8})
     a, b, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 8 * 4 * 3 + 5, 512), draw(2, 512).requires_grad_()
     g = draw(3, *a.shape)
     first, second = (torch.autograd.grad(SumRmsNorm.apply(a, b, w, 1e-6, 0.0, True)[1], w, g)[0] for _ in range(2))
@@ -221,8 +221,8 @@ def test_norm_of_sizes_as_models_have_them(d: int) -> None:
 def test_gradient_of_the_norms_weight_over_more_rows_than_programs_is_the_same_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(triton_norm, "PARTIALS", 8)
-    x, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 512).requires_grad_()  # 4 rows a tile, 3 tiles a program, and some
+    monkeypatch.setattr(triton_norm, "PARTIALS", {32: 8})
+    x, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 512).requires_grad_()  # 2 rows a tile, 7 tiles a program
     g = draw(2, *x.shape)
     first, second = (torch.autograd.grad(RmsNorm.apply(x, w, 1e-6, 0.0, True), w, g)[0] for _ in range(2))
     assert torch.equal(first, second)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynotune.model.elementwise.launch import Launch
-from dynotune.model.elementwise.triton_norm import PARTIALS, tile
+from dynotune.model.elementwise.triton_norm import STAGES, normed, partials, through_norm, tile
 
 
 class SumRmsNorm(torch.autograd.Function):
@@ -66,7 +66,7 @@ class SumRmsNorm(torch.autograd.Function):
         d, n = weight.shape[0], rstd_N.shape[0]
         rows, block, warps = tile(d)
         tiles = -(-n // rows)
-        programs = min(tiles, PARTIALS) if needs_weight else tiles
+        programs = min(tiles, partials(warps)) if needs_weight else tiles
         of_low = of_a if of_a is not total.dtype else of_b
         needs_wide = (needs_a and of_a is total.dtype) or (needs_b and of_b is total.dtype)
         needs_low = of_low is not total.dtype and (needs_a if of_low is of_a else needs_b)
@@ -77,7 +77,7 @@ class SumRmsNorm(torch.autograd.Function):
             with_total = dtotal is not None
             given = dtotal.contiguous() if dtotal is not None else total
             numbers = n, rows * -(-tiles // programs)
-            constants = d, ctx.offset, with_total, needs_wide, needs_low, needs_weight, rows, block
+            constants = d, ctx.offset, with_total, needs_wide, needs_low, needs_weight, rows, block, STAGES
             tensors = given, dy.contiguous(), total, weight, rstd_N, wide, low, partial
             _launch_backward(programs, tensors, numbers, constants, warps)
         da, db = (wide if of is total.dtype else low for of in ctx.of)
@@ -110,13 +110,8 @@ def dynotune_sum_rms_norm_forward(
     b = tl.load(B + places, mask=inside, other=0.0).to(tl.float32)
     total = (a + b).to(Total.dtype.element_ty)
     tl.store(Total + places, total, mask=inside)
-    x = total.to(tl.float32)
-    rstd = tl.rsqrt(tl.sum(x * x, 1) / D + eps)
+    y, rstd = normed(total, weight + OFFSET, eps, D, ROUND_FIRST)
     tl.store(Rstd + rows, rstd, mask=rows < n)
-    normal = x * rstd[:, None]
-    if ROUND_FIRST:
-        normal = normal.to(Total.dtype.element_ty).to(tl.float32)
-    y = normal * (weight + OFFSET)
     tl.store(Y + places, y.to(Y.dtype.element_ty), mask=inside)
 
 
@@ -140,12 +135,13 @@ def dynotune_sum_rms_norm_backward(
     NEEDS_WEIGHT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     program = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     weight = tl.load(W + columns, mask=columns < D, other=0.0).to(tl.float32) + OFFSET
     dweight = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, per_program, ROWS):
+    for start in tl.range(0, per_program, ROWS, num_stages=STAGES):
         rows = program * per_program + start + tl.arange(0, ROWS)
         inside = (rows < n)[:, None] & (columns < D)[None, :]
         places = rows[:, None] * D + columns[None, :]
@@ -154,9 +150,7 @@ def dynotune_sum_rms_norm_backward(
         rstd = tl.load(Rstd + rows, mask=rows < n, other=0.0)[:, None]
         normal = x * rstd
         if NEEDS_WIDE or NEEDS_LOW:
-            dnormal = dy * weight[None, :]
-            along = tl.sum(dnormal * normal, 1)[:, None] / D
-            dx = rstd * (dnormal - normal * along)
+            dx = through_norm(dy, normal, rstd, weight[None, :], D)
             if WITH_TOTAL:
                 dx += tl.load(Dtotal + places, mask=inside, other=0.0).to(tl.float32)
             if NEEDS_WIDE:

@@ -107,7 +107,10 @@ def lowered(
     there = [bias for bias in biases if bias is not None]
     low_S = weights[0].new_empty(sum(len(bias) for bias in there), dtype=compute)
     lows, low_there = list(low_SI.split(rows)), list(low_S.split([len(bias) for bias in there])) if there else []
-    torch._foreach_copy_([*lows, *low_there], [*weights, *there])  # a launch or two for all
+    for low, weight in zip(lows, weights, strict=True):  # PyTorch's kernel for lists of them fills a part of the device
+        low.copy_(weight)
+    if there:
+        torch._foreach_copy_(low_there, there)
     given = iter(low_there)
     return low_SI, lows, [None if bias is None else next(given) for bias in biases]
 
