@@ -137,7 +137,11 @@ def _asked_for(script: Script, project: Project) -> Iterator[Said]:
         texts = [text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb"))]
         texts += project.documents.values()
         named = any(_FOR_A_GPU.search(text) or CARD.search(text) for text in texts)
-        if not named or any(_OF_THE_HOST.search(text) for text in texts) or any(one.key[:1] == "-" for one in setting.via):
+        if (
+            not named
+            or any(_OF_THE_HOST.search(text) for text in texts)
+            or any(one.key[:1] == "-" for one in setting.via)
+        ):
             continue
         yield Finding(
             f"`{job.called(setting.name)}: true` trains on the CPU, in a project whose files name a GPU.",
@@ -287,8 +291,10 @@ def _only_batches_move(script: Script, call: Call, near: Sequence[Script], texts
     for found in _MOVED.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         receiver = (found[1] or "").split(".")[0].split("[")[0]
-        if found["other"] or receiver in (name, "self", "model") or not any(
-            place.line <= line <= place.end_line for place in places
+        if (
+            found["other"]
+            or receiver in (name, "self", "model")
+            or not any(place.line <= line <= place.end_line for place in places)
         ):
             return False
         rest = rest.replace(found[0], "", 1)
@@ -303,7 +309,9 @@ def _apart(which: str, call: Call) -> Finding:
         place=call.place,
         evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
         stake=Stake(AtStake.STOPS),
-        remedy=Remedy(Risk.BEHAVIOURAL, f"Move it too: `{call.result or 'model'}.to(device)` before the optimizer is made."),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL, f"Move it too: `{call.result or 'model'}.to(device)` before the optimizer is made."
+        ),
     )
 
 

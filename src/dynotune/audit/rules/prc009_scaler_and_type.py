@@ -82,7 +82,9 @@ def _needless(script: Script) -> Iterator[Said]:
     )
 
 
-_HALF = re.compile(r"autocast|float16|\.half\(|Accelerator\(|deepspeed|Fabric\(|\bapex\b|ShardedGradScaler|getattr\(\s*torch")
+_HALF = re.compile(
+    r"autocast|float16|\.half\(|Accelerator\(|deepspeed|Fabric\(|\bapex\b|ShardedGradScaler|getattr\(\s*torch"
+)
 
 
 def _alone(script: Script, project: Project) -> Iterator[Said]:

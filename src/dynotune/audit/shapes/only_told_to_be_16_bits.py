@@ -62,7 +62,9 @@ def _lightning(trainer: Call, told: Place, project: Project) -> Iterator[Said]:
 
 
 def _loop(script: Script, near: Sequence[Script], told: Place, project: Project) -> Iterator[Said]:
-    off = [(one, call, flag) for one in near for call in one.calls_of("autocast") for flag in [_off(one, call, project)]]
+    off = [
+        (one, call, flag) for one in near for call in one.calls_of("autocast") for flag in [_off(one, call, project)]
+    ]
     if any(flag is None for _, _, flag in off):
         return
     texts = []
