@@ -16,8 +16,8 @@ from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
-from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 from dynotune.audit.shapes.only_told_to_be_16_bits import only_told_to_be_16_bits
+from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 from dynotune.audit.shapes.second_model_in_float32 import second_model_in_float32
 
 _TYPES = re.compile(
