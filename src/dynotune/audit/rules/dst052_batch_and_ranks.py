@@ -64,7 +64,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
     """In one file: also for the rule that asks whether a claimed batch is right."""
-    if "/" not in code(script) or not on_several(script, project):
+    if not re.search(r"[/*]", code(script)) or not on_several(script, project):
         return
     values = values_of(script)
     elsewhere: set[str] | None = None
@@ -80,6 +80,8 @@ def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
         elif "split_batches" not in script.source and (name in _BATCHES or _ALREADY_EACH.search(name)):
             held = _bare(value)
             yield from _batch(script, name, held, at, project) if held is not None else ()
+        if isinstance(at, ast.keyword) and name in _OF_EACH:
+            yield from _multiplied(script, name, value, at, values)
 
 
 def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
@@ -174,6 +176,30 @@ def _divided_elsewhere(script: Script) -> set[str]:
     ranks = r"[\w.()\"'\[\]]*(?:" + RANKS.pattern + ")"
     each = re.finditer(rf"\b(\w+)(?=['\"\]]*\s*//?=?\s*\(?{ranks})", script.source, re.IGNORECASE)
     return {found[1].lower() for found in each}
+
+
+_OF_EACH = ("per_device_train_batch_size", "per_device_eval_batch_size")
+
+
+def _multiplied(script: Script, name: str, value: ast.expr, at: ast.AST, values: Values) -> Iterator[Said]:
+    """`per_device_train_batch_size=micro * world_size`: the trainer gives as much to each process."""
+    if not any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult) for one in ast.walk(value)):
+        return
+    if power_of_ranks(value, values) != 1:
+        return
+    yield Finding(
+        f"`{name} = {ast.unparse(value)}` multiplies what each process takes by the number of processes: with N of them a"
+        " step holds N x N times the rows of one micro-batch.",
+        place=place_of(script, at),
+        evidence=Evidence(Level.TEXT, {"batch": ast.unparse(value)}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Give the rows of one process: the trainer multiplies by their number itself.",
+            accuracy="Steps hold the rows that were meant.",
+            measure="Print the rows of a step: micro-batch x accumulation x processes.",
+        ),
+    )
 
 
 def _bare(value: ast.expr) -> ast.BinOp | None:
