@@ -23,7 +23,7 @@ def folder(place: Path, rows: int = 5, **summary: Any) -> Path:
     lines = [*metrics, {"step": rows, "eval_loss": 0.5}]
     (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     figures = {
-        "method": "sft", "steps": rows, "real_tokens": 1000, "train_seconds": 1.5, "train_loss": 0.7,
+        "method": "sft", "steps": rows, "num_tokens": 1000, "train_seconds": 1.5, "train_loss": 0.7,
         "tokens_per_second": 7000.0, "fill": 0.93, "no_mfu": "a CPU has no bf16 peak here", "skipped_steps": [],
         "peak_memory_gib": 12.5,
     }  # fmt: skip
@@ -44,7 +44,7 @@ def test_it_says_what_the_files_say(tmp_path: Path) -> None:
     require_alone(page)
     require_readable(page)
     for said in (
-        "5 steps, 1,000 real tokens in 1.5 s; mean training loss 0.7000",
+        "5 steps, 1,000 tokens in 1.5 s; mean training loss 0.7000",
         "7,000 real tokens/s",
         "fill 93.0 %",
         "rows.jsonl",

@@ -31,7 +31,8 @@ def test_mixed_steps(run_tiny: Any) -> None:
     rows = [row for row in result.metrics if "loss" in row]
     assert [row["step"] for row in rows] == [2, 4, 6, 8, 9]
     seconds = [b - a for a, b in pairwise([0.0, *(row["train_seconds"] for row in rows)])]
-    tokens = [b - a for a, b in pairwise([0, *(row["num_tokens"] for row in rows)])]
+    # Of each example's tokens all but the last are computed.
+    tokens = [b - a for a, b in pairwise([0, *(row["num_tokens"] - row["num_examples"] for row in rows)])]
     for row, s, t in zip(rows, seconds, tokens, strict=True):
         assert row["tokens_per_second"] * s == pytest.approx(t)
         assert 0 < row["mfu"] <= row["hfu"]
@@ -137,7 +138,7 @@ def test_steady_figures_leave_out_each_processs_first_steps(run_tiny: Any, monke
     figures, rows = result.summary, {row["step"]: row for row in result.metrics}
     # Rows end at 2, 4, 6, 8: the third step lies in the second, so that one is left out in whole.
     assert figures["steady_steps"] == 4
-    tokens = rows[8]["num_tokens"] - rows[4]["num_tokens"]
+    tokens = sum(sign * (rows[n]["num_tokens"] - rows[n]["num_examples"]) for sign, n in ((1, 8), (-1, 4)))  # computed
     seconds = figures["train_seconds"] - rows[4]["train_seconds"]  # the window behind the last row among them
     assert figures["steady_tokens_per_second"] == pytest.approx(tokens / seconds)
     work = sum(rows[n]["mfu"] * (rows[n]["train_seconds"] - rows[n - 2]["train_seconds"]) for n in (6, 8))
@@ -172,8 +173,9 @@ def test_a_checkpoint_without_the_counters_is_resumed_and_its_part_is_not_guesse
     figures = result.summary
     assert (figures["steps"], figures["measured_steps"]) == (6, 2)
     then = state["progress"]
-    rate = (figures["real_tokens"] - then["tokens"]) / (figures["train_seconds"] - then["train_seconds"])
+    rate = figures["real_tokens"] / (figures["train_seconds"] - then["train_seconds"])
     assert figures["tokens_per_second"] == pytest.approx(rate)
+    assert figures["real_tokens"] < figures["num_tokens"] - then["tokens"] < figures["num_tokens"]
     assert 0 < figures["mfu"] < 1
     assert "over the last 2 steps" in speed_sentence(figures)
 

@@ -86,7 +86,7 @@ def plan_run(
         for one in evaluation.values()
     ]
     target = target_of(config, memory_gib)
-    document = max(plan.longest_document, *(int(one.spans.attention_of(one.rows)[0].max()) for one in held_out), 0)
+    document = max(plan.longest_document, *(int(one.spans.sequences_of(one.rows).max()) for one in held_out), 0)
     try:
         memory: StepMemory | None = step_memory(config, target, document, plan)
         unknown = None
@@ -132,6 +132,7 @@ def plan_run(
         "ledger": ledger.to_json(),
         "tokens": {"read": ledger.tokens_read, "truncated": ledger.tokens_truncated, "skipped": ledger.tokens_skipped}
         | {"saved_by_sharing": planned["layout"].get("tokens_saved_by_sharing", 0)}
+        | {"last": planned["layout"].get("last_tokens_not_computed", 0)}
         | tokens,
         "updates": _updates(plan, config, examples, seed),
         "memory": {

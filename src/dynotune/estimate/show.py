@@ -63,17 +63,18 @@ def _ladder(used: dict[str, int]) -> Table:
 
 
 def _tokens(result: dict[str, Any]) -> Table:
-    """Where pairs share prompts, label and masked tokens count for each sequence, and so does what they are shares of."""
+    """Label and masked tokens, and what they are shares of, are those of whole sequences, whatever of them is computed."""
     table, t = _table("tokens, an epoch", "", "tokens", "share", ""), result["tokens"]
-    saved, of = t["saved_by_sharing"], "real"
-    if saved:
-        t, of = t | {"sequences": t["real"] + saved}, "sequences"
+    saved, last, of = t["saved_by_sharing"], t["last"], "real"
+    if saved or last:
+        t, of = t | {"sequences": t["real"] + saved + last}, "sequences"
     for name, key, whole, what in (
         ("read", "read", None, "in rows that became tokens"),
         ("truncated", "truncated", "read", "cut by `max_length`"),
         ("in skipped rows", "skipped", "read", "of rows that are left out"),
         ("real", "real", None, "of documents, executed"),
         *([("saved by sharing", "saved_by_sharing", of, "computed once for several sequences")] if saved else []),
+        *([("last tokens", "last", of, "not computed: they predict nothing")] if last else []),
         ("label", "label", of, "with loss"),
         ("masked", "masked", of, "without loss: prompts and first tokens"),
         ("pad", "pad", "processed", "between documents and the end of a micro-batch"),

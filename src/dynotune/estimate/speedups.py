@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dynotune.config.whole import WholeConfig
 from dynotune.plan.pairs import PairSpans
-from dynotune.plan.truncation import Units
+from dynotune.plan.truncation import Units, as_predicting
 from dynotune.results.effects import effects_of
 from dynotune.speedups.choose import Decision, decide, settle
 from dynotune.speedups.contract import Context
@@ -73,7 +73,9 @@ def as_laid_out(units: Units, config: WholeConfig, rows: Sequence[Row]) -> Units
     """`units` as a run lays them out that takes the speed-ups of the table `rows`, empty where it is not known."""
     left_out = any(row.name == "shared_prompt" and row.state is State.LEFT_OUT for row in rows)
     whole = left_out or config.execution[0] == "off" or config.speedups.get("shared_prompt") == "off"
-    return units.apart() if whole and isinstance(units, PairSpans) else units
+    if isinstance(units, PairSpans):
+        return units.apart() if whole else units
+    return units if config.execution[0] == "off" else as_predicting(units)
 
 
 def _to_be_tried(row: Row) -> Row:

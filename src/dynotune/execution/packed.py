@@ -15,7 +15,7 @@ from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
 from dynotune.model.packed import PackedBatch, lay_side_by_side
 from dynotune.objectives.sft import Objective
-from dynotune.plan.truncation import Units
+from dynotune.plan.truncation import Units, as_predicting, predicting
 
 if TYPE_CHECKING:
     from dynotune.speedups.site import Site
@@ -29,17 +29,17 @@ class PackedPath(SideBySidePath):
         self.objective = objective
 
     def host_batch(self, items: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
-        laid = lay_side_by_side(items, tokens)
+        laid = lay_side_by_side(items, tokens, last=False)
         return HostBatch(laid.buffer(pin), laid.unpack)
 
     def tokens_of(self, item: Document) -> int:
-        return len(item[0])
+        return int(predicting(np.array(len(item[0]))))
 
     def units(self, units: Units) -> Units:
-        return units
+        return as_predicting(units)
 
     def made_up(self, units: Units, rows: NDArray[np.int64], vocabulary: int) -> list[Document]:
-        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in units.lengths_of(rows).tolist()]
+        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in units.sequences_of(rows).tolist()]
         return [(one, one) for one in ids]
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
@@ -51,9 +51,9 @@ class PackedPath(SideBySidePath):
 
     def loss_of_all_logits(self, hidden_TD: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
         """As `loss`, with the logits of every token at once, in float32, and their gradient by autograd."""
-        labels_T = torch.full_like(batch.ids_T, IGNORE)
-        labels_T[batch.predictors_N + 1] = batch.targets_N
-        return self.objective(self.head.few_logits(hidden_TD), labels_T)
+        next_T = torch.full_like(batch.ids_T, IGNORE)
+        next_T[batch.predictors_N] = batch.targets_N
+        return self.objective.of_next(self.head.few_logits(hidden_TD), next_T)
 
     def loss_one_by_one(self, batch: PackedBatch) -> Tensor:
         hidden_TD = self._hidden_one_by_one(batch.ids_T.split(list(batch.lengths)))

@@ -16,7 +16,7 @@ from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
 from dynotune.model.without_cudnn import without_cudnn_attention
 from dynotune.objectives.sft import Objective
-from dynotune.plan.truncation import Units
+from dynotune.plan.truncation import Units, as_whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,7 +47,7 @@ class PlainPath:
         return len(item[0])
 
     def units(self, units: Units) -> Units:
-        return units
+        return as_whole(units)
 
     def engaged(self) -> AbstractContextManager[Any]:
         return without_cudnn_attention()  # what is recomputed in the backward pass, too

@@ -93,7 +93,7 @@ class Totals:
         found |= {"wasted/lost": self.lost_tokens} if self.lost_tokens else {}
         if self.pairs:
             found["pairs_per_second"] = per_second(self.pairs, self.seconds)
-        if (saved := saved_share(self.real_tokens, self.sequence_tokens)) is not None:
+        if self.pairs and (saved := saved_share(self.real_tokens, self.sequence_tokens)) is not None:
             found["share_of_tokens_saved"] = saved
         mfu, hfu = (utilisation(n, self.available_flops) for n in (self.model_flops, self.hardware_flops))
         return found if mfu is None else found | {"mfu": mfu, "hfu": hfu}

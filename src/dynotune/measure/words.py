@@ -28,8 +28,8 @@ BEST_POSSIBLE = 1.0
 
 
 def real_tokens(step: "Step") -> int:
-    """Tokens of documents in the step's micro-batches, on all ranks. Padding is not among them, and what several documents
-    begin with counts as often as it is computed."""
+    """Tokens of documents that the step's micro-batches compute, on all ranks. Padding is not among them, what several
+    documents begin with counts as often as it is computed, and a last token that is not computed does not count."""
     return int(step.real_tokens)
 
 
@@ -50,8 +50,8 @@ def fill(real: int, processed: int) -> float | None:
 
 
 def saved_share(real: int, alone: int) -> float | None:
-    """Share of the tokens of all documents that were not computed, since another document begins with them; None where
-    there are none such."""
+    """Share of the tokens of all documents of pairs that were not computed, since another document begins with them; None
+    where there are none such."""
     return 1 - real / alone if alone > real else None
 
 
@@ -91,7 +91,8 @@ class Counts:
     """Processed tokens of micro-batches without a document: a rank had none left."""
 
     sequence_tokens: int = 0
-    """What documents would take one by one: more than the real tokens where several share their beginning."""
+    """What documents have, one by one: more than the real tokens where several share their beginning, or where their last
+    tokens are not computed."""
 
     @classmethod
     def of(cls, step: "Step") -> "Counts":
@@ -102,12 +103,11 @@ class Counts:
     @classmethod
     def of_steps(cls, steps: "Sequence[Step]") -> "Counts":
         """The same of several together: ten take little longer than three."""
-        examples = pairs = documents = real = labels = processed = empty = 0
-        lengths = []
+        examples = pairs = documents = real = labels = processed = empty = whole = 0
         for step in steps:
             here = len(step.lengths)
             alone = step.lengths if step.attention is None else step.attention[0]
-            lengths.append(alone)
+            whole += step.sequence_tokens or int(np.add.reduce(alone))
             examples += here
             documents += len(alone)
             if len(alone) == 2 * here:
@@ -119,10 +119,7 @@ class Counts:
                     processed += batch.tokens
                     if not len(batch.rows):
                         empty += batch.tokens
-        together = lengths[0] if len(lengths) == 1 else np.concatenate(lengths) if lengths else ()
-        return cls(
-            examples, pairs, documents, real, int(labels), int(processed), int(empty), int(np.add.reduce(together))
-        )
+        return cls(examples, pairs, documents, real, int(labels), int(processed), int(empty), whole)
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})

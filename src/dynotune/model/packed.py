@@ -19,6 +19,10 @@ Document = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Ids and labels, unshifted, with `IGNORE` where there is no loss."""
 
 
+END = np.array([IGNORE], np.int32)
+"""What a document's last token predicts."""
+
+
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
     """What the packed forward pass and the labelled-rows head need. All indices are into the T tokens."""
@@ -36,7 +40,7 @@ class PackedBatch:
     """int64. Tokens whose hidden state predicts a label: the one before each label token."""
 
     targets_N: Tensor
-    """int64. The label tokens, aligned with `predictors_N`."""
+    """int64. The label tokens, aligned with `predictors_N`: what follows them in their documents."""
 
     lengths: tuple[int, ...]
     """Tokens of each segment, on the host: S of them."""
@@ -81,27 +85,32 @@ class SideBySide:
         return [self.ids_T, self.positions_T, self.boundaries_S1, self.predictors_N, self.targets_N]
 
 
-def lay_side_by_side(documents: Sequence[Document], tokens: int) -> SideBySide:
-    """Lay `documents` out in `tokens` tokens, the rest of which is padding."""
-    lengths = [len(ids) for ids, _ in documents]
+def lay_side_by_side(documents: Sequence[Document], tokens: int, *, last: bool = True) -> SideBySide:
+    """Lay `documents` out in `tokens` tokens, the rest of which is padding.
+
+    last: whether the last token of each is there, which predicts nothing and which nothing sees. Without it a document of
+    129 tokens is 128. A document of one token keeps it.
+    """
+    lengths = [len(ids) if last or len(ids) < 2 else len(ids) - 1 for ids, _ in documents]
     real = sum(lengths)
     assert real <= tokens, (real, tokens)
     segments = lengths + ([tokens - real] if tokens > real else [])
     starts = np.zeros(len(segments) + 1, np.int64)
     np.cumsum(segments, out=starts[1:])
-    ids_T, labels_T = np.zeros(tokens, np.int64), np.full(tokens, IGNORE, np.int64)
+    ids_T, next_T = np.zeros(tokens, np.int64), np.full(tokens, IGNORE, np.int64)
     if documents:
-        np.concatenate([ids for ids, _ in documents], out=ids_T[:real])
-        np.concatenate([labels for _, labels in documents], out=labels_T[:real])
-    labels_T[starts[:-1]] = IGNORE  # nothing precedes a document's first token
-    labelled = np.flatnonzero(labels_T != IGNORE)
+        np.concatenate([ids[:n] for (ids, _), n in zip(documents, lengths, strict=True)], out=ids_T[:real])
+        # Nothing precedes a document's first token, and nothing follows its last.
+        nexts = [np.append(labels[1:], END)[:n] for (_, labels), n in zip(documents, lengths, strict=True)]
+        np.concatenate(nexts, out=next_T[:real])
+    predictors_N = np.flatnonzero(next_T != IGNORE)
     positions_T = np.arange(tokens) - np.repeat(starts[:-1], segments)
     positions_T[real:] = 0  # a long padding must not outrun a table of positions, nor stretch a rotary embedding
     return SideBySide(
         ids_T=ids_T,
         positions_T=positions_T,
-        predictors_N=labelled - 1,
-        targets_N=labels_T[labelled],
+        predictors_N=predictors_N,
+        targets_N=next_T[predictors_N],
         boundaries_S1=starts.astype(np.int32),
         lengths=tuple(segments),
         documents=len(lengths),

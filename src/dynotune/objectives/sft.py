@@ -32,6 +32,10 @@ class Objective(Counted, Protocol):
         """
         ...
 
+    def of_next(self, logits_TV: Tensor, targets_T: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of what each position is to predict, `IGNORE` where that is nothing."""
+        ...
+
 
 class SFTObjective:
     """Negative log-likelihood over the step's label tokens.
@@ -58,11 +62,13 @@ class SFTObjective:
         return (labels,) * (1 + len(self.sums))
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        # Position t predicts token t + 1. Rows without a label stay in the sum as zeros: choosing them by a boolean
-        # index would make the host wait for the device.
-        targets_T = labels_T[1:]
+        return self.of_next(logits_TV[:-1], labels_T[1:])  # position t predicts token t + 1
+
+    def of_next(self, logits_TV: Tensor, targets_T: Tensor) -> tuple[Tensor, Tensor]:
+        # Rows without a label stay in the sum as zeros: choosing them by a boolean index would make the host wait for the
+        # device.
         precision = torch.promote_types(logits_TV.dtype, torch.float32)
-        logps_TV = F.log_softmax(logits_TV[:-1].to(precision), dim=-1)
+        logps_TV = F.log_softmax(logits_TV.to(precision), dim=-1)
         keep_T = targets_T != IGNORE
         logps_T = logps_TV.gather(-1, targets_T.clamp(min=0)[:, None])[:, 0]
         loss_T = -logps_T

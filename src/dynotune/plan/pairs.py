@@ -76,6 +76,10 @@ class PairSpans:
         """Tokens of the pairs at `rows`, each by itself."""
         return np.asarray(self.lengths[rows], np.int64)
 
+    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of both sides, the chosen one first."""
+        return self.side_lengths[rows].reshape(-1)
+
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Each side attends to itself, and what it begins with is computed once."""
         begun = np.stack([np.zeros(len(rows), np.int64), self.shared_tokens[rows]], 1)

@@ -51,11 +51,15 @@ class Step:
     """How this rank executes its share of them."""
 
     real_tokens: int
-    """Of documents, on all ranks; what several documents of a micro-batch begin with counts once."""
+    """Of documents, as far as they are computed, on all ranks; what several documents of a micro-batch begin with counts
+    once."""
 
     label_tokens: int
     attention: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     """What attends to what (`Units.attention_of`); None: each document to itself."""
+
+    sequence_tokens: int = 0
+    """Of its documents, whole and one by one (`Units.sequences_of`); 0 where no plan has counted them."""
 
     elsewhere: tuple[MicroBatch, ...] = ()
     """The micro-batches of other ranks: with them each document stands in exactly one."""
@@ -180,6 +184,7 @@ class Plan:
             real_tokens=sum(batch.real_tokens for own in every for batch in own),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
             attention=self._attention([batch.rows for own in every for batch in own]),
+            sequence_tokens=int(self.spans.sequences_of(rows).sum()),
             elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
 
@@ -265,7 +270,7 @@ class Plan:
     @property
     def longest_document(self) -> int:
         """Tokens of the longest sequence that attends to itself."""
-        return int(self.spans.attention_of(self.rows)[0].max())
+        return int(self.spans.sequences_of(self.rows).max())
 
     def _in_steps(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The documents of an epoch in order, and the offsets [steps + 1] at which steps begin among them."""
@@ -294,9 +299,9 @@ class Plan:
 
     def content(self) -> dict[str, Any]:
         """What steps contain. A run goes on only under the same; how steps are executed may change: so tokens are those of
-        whole documents, whatever two of them share."""
+        whole documents, whatever two of them share and however much of them is computed."""
         documents, _, _ = self.first_epoch
-        lengths, _ = self.spans.attention_of(documents)
+        lengths = self.spans.sequences_of(documents)
         content: dict[str, Any] = {
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,

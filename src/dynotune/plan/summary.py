@@ -36,7 +36,7 @@ def figures(plan: Plan) -> dict[str, Any]:
     documents, _, steps = plan.first_epoch
     layout, labels = plan.layout, plan.spans.label_tokens[documents]
     real, processed = int(layout.real_tokens.sum()), int(layout.processed_tokens.sum())
-    sequences = int(plan.spans.attention_of(documents)[0].sum())
+    whole, computed = int(plan.spans.sequences_of(documents).sum()), int(plan.spans.attention_of(documents)[0].sum())
     no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
     filled = int(layout.micro_batches.sum()) - (layout.empty if isinstance(layout, RankedLayout) else 0)
     return {
@@ -48,13 +48,14 @@ def figures(plan: Plan) -> dict[str, Any]:
         "tokens_per_step": _spread(layout.real_tokens),
         "ladder": {str(rung): count for rung, count in layout.used.items()},
         "fill": layout.fill,
-        **({"tokens_saved_by_sharing": sequences - real} if sequences > real else {}),
+        **({"tokens_saved_by_sharing": computed - real} if computed > real else {}),
+        **({"last_tokens_not_computed": whole - computed} if whole > computed else {}),
         "tokens_per_epoch": {
             "processed": processed,
             "real": real,
             "pad": processed - real,
             "label": int(labels.sum()),
-            "masked": sequences - int(labels.sum()),
+            "masked": whole - int(labels.sum()),
         },
         "steps_without_label_tokens": no_labels,
         **({"ranks": of_ranks(layout, plan.world)} if isinstance(layout, RankedLayout) else {}),

@@ -27,6 +27,10 @@ class Units(Protocol):
         """Tokens that these rows take in a micro-batch."""
         ...
 
+    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of every document of these rows, whole and by itself, however much of them is computed: two of a pair."""
+        ...
+
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lengths of documents that attend to themselves, and lengths of those parts of them that are counted twice so, in a
         micro-batch that holds these rows."""
@@ -70,6 +74,9 @@ class Spans:
         """Tokens of the documents at `rows`, without the lengths of all others."""
         return self.end[rows] - self.start[rows]
 
+    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.end[rows] - self.start[rows]
+
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return self.lengths_of(rows), np.zeros(0, np.int64)
 
@@ -82,6 +89,35 @@ class Spans:
 
     def largest(self, rows: NDArray[np.int64], steps: NDArray[np.int64]) -> int:
         return int(self.lengths_of(rows).max())
+
+
+@dataclass(frozen=True, slots=True)
+class Predicting(Spans):
+    """The same where a document's last token is not computed: nothing sees it, and what it would predict is not there."""
+
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return predicting(self.end[rows] - self.start[rows])
+
+
+def as_predicting(units: Units) -> Units:
+    """`units` without last tokens, where they are documents."""
+    return _as(Predicting, units)
+
+
+def as_whole(units: Units) -> Units:
+    """`units` with every token of documents."""
+    return _as(Spans, units)
+
+
+def _as(kind: type[Spans], units: Units) -> Units:
+    if not isinstance(units, Spans):
+        return units
+    return kind(units.start, units.end, units.label_tokens, units.cut_tokens)
+
+
+def predicting(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Tokens of documents of so many without their last ones. One of a single token, which only packing makes, keeps it."""
+    return np.maximum(lengths - 1, np.minimum(lengths, 1))
 
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:

@@ -101,11 +101,12 @@ def _results(summary: Mapping[str, Any]) -> Iterator[Part]:
     if isinstance(interrupted, Mapping):
         where = f"{interrupted.get('step')} of {interrupted.get('of')}"
         yield Banner(printable(f"ended before its last step, after {where}: {interrupted.get('why')}", 300))
-    steps, tokens, seconds = (finite(summary.get(key)) for key in ("steps", "real_tokens", "train_seconds"))
+    steps, tokens, seconds = (finite(summary.get(key)) for key in ("steps", "num_tokens", "train_seconds"))
+    tokens = finite(summary.get("real_tokens")) if tokens is None else tokens  # of a run before both were told
     if None not in (steps, tokens, seconds):
         loss = finite(summary.get("train_loss"))
         ends = "" if loss is None else f"; mean training loss {loss:.4f}"
-        yield Lead(f"{steps:,.0f} steps, {tokens:,.0f} real tokens in {seconds:,.1f} s{ends}")
+        yield Lead(f"{steps:,.0f} steps, {tokens:,.0f} tokens in {seconds:,.1f} s{ends}")
     yield Lines((Line(_speed(summary)),))
     rows = tuple(
         (Line(printable(_spelt(key), 60)), Line(_figure(key, value)))

@@ -51,7 +51,7 @@ class Progress:
 
     step: int = 0
     tokens: int = 0
-    """Real tokens trained on so far."""
+    """Tokens of the documents trained on so far, whole, as TRL counts them."""
 
     label_tokens: int = 0
     examples: int = 0

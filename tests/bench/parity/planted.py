@@ -30,8 +30,8 @@ def put(stack: ExitStack, place: Any, name: str, value: Any) -> None:
 def labels_by(change: Callable[[Any, Any], Any]) -> Put:
     """The layout, with other labels of each document."""
 
-    def wrong(documents: Sequence[Any], tokens: int) -> Any:
-        return lay_side_by_side([(ids, change(ids, labels)) for ids, labels in documents], tokens)
+    def wrong(documents: Sequence[Any], tokens: int, **more: Any) -> Any:
+        return lay_side_by_side([(ids, change(ids, labels)) for ids, labels in documents], tokens, **more)
 
     return lambda stack: put(stack, packed, "lay_side_by_side", wrong)
 
@@ -54,8 +54,8 @@ def leaking(continuous: bool) -> Put:
 def continuous_positions(stack: ExitStack) -> None:
     """Positions run on from one document to the next: with rotary embeddings and isolation the same mathematics."""
 
-    def laid(documents: Sequence[Any], tokens: int) -> Any:
-        made = lay_side_by_side(documents, tokens)
+    def laid(documents: Sequence[Any], tokens: int, **more: Any) -> Any:
+        made = lay_side_by_side(documents, tokens, **more)
         made.positions_T[:] = np.arange(tokens)
         return made
 

@@ -20,7 +20,7 @@ def test_a_run_reports_to_the_bench_that_asks(
     monkeypatch.setenv("DYNOTUNE_BENCH_REPORT", str(file))
     result = run_tiny()
     told = protocol.told(json.loads(file.read_text()), wall=1e6)
-    assert (told.tokens, told.steps) == (result.summary["real_tokens"], 6)
+    assert (told.tokens, told.steps) == (result.summary["num_tokens"], 6)
     assert 0 < told.seconds <= result.summary["train_seconds"]
 
 

@@ -67,7 +67,7 @@ def _write(
     write_model_card(folder.path, figures)
     _write_report(run, folder)
     run.display.say(
-        f"{amount(figures['steps'], 'step')}, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s"
+        f"{amount(figures['steps'], 'step')}, {figures['num_tokens']:,} tokens in {figures['train_seconds']:.1f} s"
     )
     run.display.say(speed_sentence(figures))
     if figures["train_loss"] is not None:
@@ -167,7 +167,8 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "steps": p.step,
         "epochs": run.plan.epochs_at(p.step),
         "train_loss": p.loss_sum / p.finite_steps if p.finite_steps else None,
-        "real_tokens": p.tokens,
+        "num_tokens": p.tokens,
+        "real_tokens": p.totals.real_tokens,
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         **speed(run),

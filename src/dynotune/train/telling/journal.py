@@ -80,7 +80,7 @@ class Journal:
                 progress.skipped_steps.append(record.step.number)
         counts = Counts.of_steps(finite)
         measured.add_step(counts, steps=len(finite))
-        progress.tokens += counts.real_tokens
+        progress.tokens += counts.sequence_tokens  # as TRL counts them
         progress.label_tokens += counts.label_tokens
         progress.examples += counts.examples
         progress.finite_steps += len(finite)
