@@ -128,3 +128,58 @@ def test_reentrant_under_adapters_is_said_once(tmp_path: Path, asked: bool) -> N
     files = {"train.py": ADAPTED.format(asked), "requirements.txt": "transformers==4.51.3\n"}
     found = codes(tmp_path, files, "MEM002")
     assert [("is asked for" in one) for one in found] == [True] * asked
+
+
+PREPARED = """from accelerate import Accelerator
+from torch.utils.data import DataLoader
+import torch
+accelerator = Accelerator(gradient_accumulation_steps=4)
+loader = DataLoader(rows, batch_size=4, shuffle=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+{}
+for batch in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+FOUR = {"run.sh": "accelerate launch --num_processes 4 train.py\n"}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "code", "wrong"),
+    [
+        ("model, loader = accelerator.prepare(model, loader)", "OPT054", True),
+        ("model, optimizer = accelerator.prepare(model, optimizer)", "DST057", True),
+        ("model, optimizer, loader = accelerator.prepare(model, optimizer, loader)", "OPT054", False),
+        ("model, optimizer, loader = accelerator.prepare(model, optimizer, loader)", "DST057", False),
+        ("model, optimizer, loader = accelerator.prepare(*everything)", "DST057", False),
+        ("model, optimizer, loader = accelerator.prepare(*(model, optimizer, loader))", "OPT054", False),
+    ],
+)
+def test_what_is_not_prepared(tmp_path: Path, prepare: str, code: str, wrong: bool) -> None:
+    found = codes(tmp_path, {"train.py": PREPARED.format(prepare), **FOUR}, code)
+    assert any("was not given to" in one for one in found) is wrong
+
+
+LAYER = """from torch import nn
+
+
+class Block(nn.Module):
+    def forward(self, x, mask=None):
+        if {}:
+            mask = None
+        return attend(x, mask)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "wrong"),
+    [
+        ("mask is not None and mask.all()", True),
+        ("self.training and x.isnan().any()", True),
+        ("fast and mask.all()", False),
+    ],
+)
+def test_a_mask_that_is_asked_where_it_is_there(tmp_path: Path, test: str, wrong: bool) -> None:
+    assert bool(codes(tmp_path, {"model.py": LAYER.format(test)}, "HST002")) is wrong

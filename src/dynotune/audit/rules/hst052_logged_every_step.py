@@ -33,7 +33,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     ranks = int(number(job, "num_processes") or 1)
     tracker = _tracker(job)
-    alone = SMALL if job.trainer is Trainer.UNSLOTH or job.get("report_to") in ("none", ["none"]) else SMALL_ALONE
+    alone = SMALL if job.trainer is Trainer.UNSLOTH or _reports_to_nobody(job) else SMALL_ALONE
     limit = SMALL_OF_SEVERAL if ranks > 1 else SMALL_WITH_A_TRACKER if tracker else alone
     if model is None or model.billions is None or model.billions > limit:
         return
@@ -79,6 +79,11 @@ def _tracker(job: Job) -> str:
         return ""
     named = setting.value[0] if isinstance(setting.value, list | tuple) and setting.value else setting.value
     return named if isinstance(named, str) and named not in ("none", "all", "") else ""
+
+
+def _reports_to_nobody(job: Job) -> bool:
+    """Written down: the numbers are printed alone."""
+    return job.is_given("report_to") and job.get("report_to") in ("none", ["none"])
 
 
 def _explained(job: Job, project: Project) -> bool:

@@ -28,6 +28,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     every = made.arguments["gradient_accumulation_steps"]
     told = isinstance(every.value, int) and every.value != 1
     shown = str(every.value) if told else "gradient_accumulation_steps"
+    yield from _not_prepared(script, made, shown)
     enters = any(_ENTERS.search(one.source) for one in together(script, project))
     for loop in loops(script):
         backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower() or call.on == made.result]
@@ -60,6 +61,30 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 (made.place,),
             )
         return
+
+
+def _not_prepared(script: Script, made: Call, shown: str) -> Iterator[Said]:
+    """The optimizer of a loop under `accumulate` was not given to `prepare`: nothing holds its steps back."""
+    handed = " ".join(re.findall(r"\.prepare(?:_optimizer)?\(([^)]*)\)", script.source))
+    if not handed or "*" in handed or "prepare_optimizer" in script.source:
+        return
+    made_here = {
+        call.result for call in script.calls if re.search(r"^torch\.optim\.\w+$|^bitsandbytes\.optim", call.name)
+    }
+    for loop in loops(script):
+        for step in loop.optimizer_steps:
+            under = any(one.kind == "with" and ".accumulate(" in one.name for one in step.around)
+            if not under or not step.each_step or step.on not in made_here or re.search(rf"\b{step.on}\b", handed):
+                continue
+            yield _finding(
+                script,
+                step.place,
+                f"`{step.on}` was not given to `accelerator.prepare`: under `accumulate` nothing holds it back, and it steps"
+                f" (and clears the gradients) at each of the {shown} micro-batches.",
+                f"Prepare it with the model: `model, {step.on}, ... = accelerator.prepare(model, {step.on}, ...)`.",
+                (made.place,),
+            )
+            return
 
 
 def _sent_each_time(place: Place, made: Call, shown: str) -> Finding:
