@@ -183,3 +183,53 @@ class Block(nn.Module):
 )
 def test_a_mask_that_is_asked_where_it_is_there(tmp_path: Path, test: str, wrong: bool) -> None:
     assert bool(codes(tmp_path, {"model.py": LAYER.format(test)}, "HST002")) is wrong
+
+
+WORKED = """GLOBAL_BATCH=256
+GPUS=8
+NNODES=2
+GA={}
+torchrun {} --nproc_per_node=$GPUS train.py --per_device_train_batch_size 4 --gradient_accumulation_steps {}
+"""
+TRAINS = BOTH.format(before="", rows="a.rows", steps="a.gradient_accumulation_steps")
+TWO = "--nnodes=$NNODES --rdzv_backend=c10d --rdzv_endpoint=$HEAD"
+
+
+@pytest.mark.parametrize(
+    ("steps", "nodes", "given", "says"),
+    [
+        ("$((GLOBAL_BATCH / 4))", "", "$GA", "makes one process come to the whole batch"),
+        ("$((GLOBAL_BATCH / 4 / GPUS))", "", "$GA", ""),
+        ("$((GLOBAL_BATCH / 4))", "", "8", ""),
+        ("$((GLOBAL_BATCH / 4 / GPUS))", TWO, "$GA", "16 processes are started"),
+        ("$((GLOBAL_BATCH / 4 / GPUS / NNODES))", TWO, "$GA", ""),
+        ("$((GLOBAL_BATCH / (4 * GPUS * NNODES)))", TWO, "${GA}", ""),
+    ],
+)
+def test_an_accumulation_by_the_flag_that_gets_it(
+    tmp_path: Path, steps: str, nodes: str, given: str, says: str
+) -> None:
+    found = codes(tmp_path, {"run.sh": WORKED.format(steps, nodes, given), "train.py": TRAINS}, "DST052")
+    assert len(found) == bool(says)
+    assert all(says in one for one in found)
+
+
+ZERO = '{{"zero_optimization": {{"stage": {}, "offload_optimizer": {{"device": "cpu"}}}}}}\n'
+
+
+@pytest.mark.parametrize(
+    ("stage", "size", "readme", "wrong"),
+    [
+        (3, "0.5B", "One node, 8x H100 80GB.\n", True),
+        (2, "0.5B", "One node, 8x H100 80GB.\n", True),
+        (2, "0.5B", "One node.\n", False),
+        (2, "7B", "Two GPUs: 2x RTX 3090.\n", False),
+        (3, "7B", "One RTX 4090.\n", False),
+    ],
+)
+def test_offloaded_though_the_named_card_has_room(
+    tmp_path: Path, stage: int, size: str, readme: str, wrong: bool
+) -> None:
+    sft = f"model_name_or_path: Qwen/Qwen2.5-{size}\ndataset_name: data.jsonl\ndeepspeed: ds.json\n"
+    files = {"sft.yaml": sft, "ds.json": ZERO.format(stage), "README.md": readme}
+    assert bool(codes(tmp_path, files, "MEM004")) is wrong
