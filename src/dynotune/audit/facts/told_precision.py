@@ -13,13 +13,19 @@ _BUT = re.compile(
     re.IGNORECASE,
 )
 
+_IS_CODE = re.compile(r"\s*[\w.]+\s*=\s*\S+,?$")
+"""An argument that a document shows."""
+
 
 def told_precision(project: Project, files: Iterable[str]) -> Place | None:
     """In a document, or in a comment of a launcher that starts one of these files."""
     starts = {one.file for one in project.launches if {one.file, one.script} & set(files)} - set(project.documents)
     comments = {file: re.sub(r"(?m)^(?!\s*#).*$", "", project.texts.get(file, "")) for file in starts}
     for file, text in (*project.documents.items(), *comments.items()):
+        fenced = False
         for number, line in enumerate(text.split("\n"), 1):
-            if _SAID.search(line) and not _BUT.search(line):
+            if line.lstrip().startswith("```"):
+                fenced = not fenced
+            if not fenced and not _IS_CODE.match(line) and _SAID.search(line) and not _BUT.search(line):
                 return Place(file, number, 1, number, len(line) + 1)
     return None

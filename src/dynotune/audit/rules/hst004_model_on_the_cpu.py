@@ -280,8 +280,10 @@ _MOVED = re.compile(r"([A-Za-z_][\w.]*(?:\[[^\]\n]*\])?)\.(?:to|cuda)\(|(?P<othe
 
 def _only_batches_move(script: Script, call: Call, near: Sequence[Script], texts: Mapping[str, str]) -> bool:
     """The one program file moves tensors by `.to(...)` within its loops, and the model, which nothing else gets, never."""
+    if call.place.file != script.file or len(near) > 2 or is_moved_at_once(script, call):
+        return False
     name = name_of(script, call)
-    if len(near) > 2 or not name or call not in script.calls or is_moved_at_once(script, call):
+    if not name:
         return False
     text = texts[script.file]
     if is_given_on(name, text) or re.search(rf"\bself\.{name}\b", text):

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.setting import Setting
-from dynotune.audit.facts.steps import loops, on_device, text_at
+from dynotune.audit.facts.steps import loops, on_device, takes_steps, text_at
 from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.facts.told_precision import told_precision
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 
 _CASTS = re.compile(
-    r"autocast|\.half\(|\.bfloat16\(|\.to\([^)\n]*(?:float16|dtype)|dtype\s*=\s*(?!torch\.(?:float32|long|int|bool)|np)"
+    r"autocast|Trainer\(|\.half\(|\.bfloat16\(|\.to\([^)\n]*(?:float16|dtype)|dtype\s*=\s*(?!torch\.(?:float32|long|int|bool)|np)"
     r"|set_default_dtype|[aA]ccelerat|deepspeed|Fabric|getattr\(\s*torch|GradScaler|\bapex\b|from_dtype"
 )
 """What may compute in 16 bits."""
@@ -26,7 +26,7 @@ _FULL = (32, "32", "32-true", "full")
 
 def only_told_to_be_16_bits(project: Project) -> Iterator[Said]:
     """Of the one program of the project that trains by a loop of its own or by Lightning."""
-    programs = [one for one in project.scripts if any(loops(one)) or _of_lightning(one) is not None]
+    programs = [one for one in project.scripts if takes_steps(one) or _of_lightning(one) is not None]
     if len(programs) != 1:
         return
     (script,) = programs
