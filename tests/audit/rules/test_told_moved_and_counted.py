@@ -177,3 +177,26 @@ def test_reads_of_what_was_moved(tmp_path: Path, line: str, wrong: bool) -> None
 def test_an_optimizer_that_is_told_not_to_fuse(tmp_path: Path, given: str, wrong: bool) -> None:
     text = loop().replace("fused=True", given)
     assert bool(codes(tmp_path, {"train.py": text}, "OPT001")) is wrong
+
+
+def test_a_model_that_another_file_loads_does_not_stop_the_audit(tmp_path: Path) -> None:
+    """Its line is one of the other file, which may be longer."""
+    files = {
+        "train.py": "from net import model\nfor batch in loader:\n    model(batch.to('cuda')).loss.backward()\n",
+        "net.py": "\n" * 40
+        + "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\n",
+    }
+    assert not any("on two devices" in one for one in codes(tmp_path, files, "HST004"))
+
+
+@pytest.mark.parametrize("line", ["```\ntorch_dtype=torch.bfloat16,\n```", "    dtype=torch.bfloat16,"])
+def test_an_argument_that_a_document_shows_is_no_claim(tmp_path: Path, line: str) -> None:
+    assert not codes(tmp_path, {"train.py": loop(), "README.md": f"# Notes\n\n{line}\n"}, "PRC006")
+
+
+def test_a_read_under_a_condition_of_its_own_branch(tmp_path: Path) -> None:
+    body = (
+        f"{PLAIN}\n        if step % 100 == 0:\n            print(loss.item())\n"
+        "        elif step % 10 == 0:\n            print(loss.item())"
+    )
+    assert not codes(tmp_path, {"train.py": loop(body=body)}, "HST001")

@@ -176,7 +176,9 @@ def _in_both(node: ast.If | ast.IfExp, call: ast.Call) -> bool:
         any(
             isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and ast.unparse(one) == text
             for top in (part if isinstance(part, list) else [part])
-            if isinstance(top, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr)  # under no other condition
+            if isinstance(
+                top, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr
+            )  # under no other condition
             for one in ast.walk(top)
         )
         for part in (node.body, node.orelse)
