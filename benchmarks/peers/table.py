@@ -91,13 +91,19 @@ def _notes(one: Measured) -> list[str]:
 
 
 def _spread(measured: Sequence[Measured]) -> str:
-    """The least and the most that a row gained, by our fastest arm."""
-    ratios = []
+    """The least and the most that a row gained, by our fastest arm, and the least as a run comes where that is less."""
+    ratios, as_it_comes = [], []
     for one in measured:
-        ours, theirs = (next(iter(one.whole(ours=mine).values()))[one.rate] for mine in (True, False))
-        ratios.append((ours / theirs, ROWS[one.row].holds))
+        ours, theirs = (one.whole(ours=mine) for mine in (True, False))
+        best = next(iter(theirs.values()))[one.rate]
+        ratios.append((next(iter(ours.values()))[one.rate] / best, ROWS[one.row].holds))
+        as_it_comes += [(ours["dynotune"][one.rate] / best, ROWS[one.row].holds)] if "dynotune" in ours else []
     (least, where), (most, there) = min(ratios), max(ratios)
-    return f"Least: {least:.2f}x ({where}). Most: {most:.2f}x ({there})."
+    said = f"Least: {least:.2f}x ({where}). Most: {most:.2f}x ({there})."
+    if as_it_comes and min(as_it_comes)[0] < least:
+        lower, here = min(as_it_comes)
+        said += f" As a run comes, without what a line names: least {lower:.2f}x ({here})."
+    return said
 
 
 def _sources(measured: Sequence[Measured]) -> str:

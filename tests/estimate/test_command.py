@@ -58,7 +58,8 @@ def test_the_plan_is_the_runs_plan(folder: Path, keys: dict[str, Any]) -> None:
     whole = planned["tokens"]["real"] + planned["tokens"]["last"]
     assert planned["ledger"]["tokens_used"] == whole
     assert planned["tokens"]["read"] == whole + planned["tokens"]["truncated"]
-    assert (planned["tokens"]["last"] == 0) == ("packed_execution" in keys)
+    documents = planned["plan"]["packing"]["documents"] if "packing" in keys else planned["plan"]["examples"]
+    assert planned["tokens"]["last"] == (0 if "packed_execution" in keys else documents)
     assert planned["time"]["seconds"] is None
     # a second plan knows how fast the run was
     rate = result.summary["tokens_per_second"]

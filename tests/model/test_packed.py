@@ -1,13 +1,18 @@
 """Promise: documents lie side by side as they are, and without their last tokens predict the same."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
+from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import IGNORE
+from dynotune.execution.packed import PackedPath
 from dynotune.model.packed import Document, SideBySide, lay_side_by_side
+from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.truncation import Predicting, Spans, as_predicting, as_whole, predicting
 
 
@@ -74,21 +79,16 @@ def test_spans_take_what_is_laid_out() -> None:
     assert short.lengths_of(rows).tolist() == [1, 4]
     assert short.attention_of(rows)[0].tolist() == [1, 4]
     assert short.largest(rows, np.array([0, 2])) == 4
-    assert short.sequences_of(rows).tolist() == spans.lengths_of(rows).tolist() == [1, 5]
+    assert short.sequence_lengths_of(rows).tolist() == spans.lengths_of(rows).tolist() == [1, 5]
     assert as_whole(short).lengths_of(rows).tolist() == [1, 5]
     assert as_predicting(short).lengths_of(rows).tolist() == [1, 4]
 
 
-def test_a_last_row_that_predicts_over_the_end_of_the_micro_batch() -> None:
-    """All logits at once: a predictor may be the very last token, whose label lies in no token that is there."""
-    from dynotune.config.sft import SFTConfig
-    from dynotune.objectives.sft import SFTObjective
-
+def test_the_last_token_of_a_micro_batch_may_predict() -> None:
+    """All logits at once, of a layout without padding: the label lies in no token that is there."""
     objective = SFTObjective(SFTConfig(output_dir="run"))
-    ids = np.array([1, 2, 3], np.int32)
+    ids, logits_TV = np.array([1, 2, 3], np.int32), torch.randn(3, 5)
     laid = lay_side_by_side([(ids, ids)], 2, last=False)
-    logits_TV: Tensor = torch.randn(3, 5)
-    next_T = torch.full((2,), IGNORE)
-    next_T[torch.from_numpy(laid.predictors_N)] = torch.from_numpy(laid.targets_N)
-    found, right = objective.of_next(logits_TV[:2], next_T)[0], objective(logits_TV, torch.tensor([1, 2, 3]))[0]
-    assert torch.equal(found, right)
+    path: Any = SimpleNamespace(objective=objective, head=SimpleNamespace(few_logits=lambda hidden_TD: hidden_TD))
+    found, _ = PackedPath.loss_of_all_logits(path, logits_TV[:2], laid.unpack(laid.buffer(pin=False)))
+    assert torch.equal(found, objective(logits_TV, torch.tensor([1, 2, 3]))[0])

@@ -86,7 +86,7 @@ def plan_run(
         for one in evaluation.values()
     ]
     target = target_of(config, memory_gib)
-    document = max(plan.longest_document, *(int(one.spans.sequences_of(one.rows).max()) for one in held_out), 0)
+    document = max(plan.longest_document, *(int(one.spans.sequence_lengths_of(one.rows).max()) for one in held_out), 0)
     try:
         memory: StepMemory | None = step_memory(config, target, document, plan)
         unknown = None
@@ -98,7 +98,7 @@ def plan_run(
     evaluated_units = [(as_laid_out(one.spans, config, rows), one.rows) for one in held_out]
     longest = max(plan.longest, *(units.largest(some, np.array([0, len(some)])) for units, some in evaluated_units), 0)
     capacity, points, free, short = None, [], None, list[str]()
-    share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
+    share = plan.label_share
     if config.execution[0] != "off":
         capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type)
         if memory is not None and target.type == "cuda":

@@ -72,6 +72,7 @@ def _tokens(result: dict[str, Any]) -> Table:
         ("read", "read", None, "in rows that became tokens"),
         ("truncated", "truncated", "read", "cut by `max_length`"),
         ("in skipped rows", "skipped", "read", "of rows that are left out"),
+        *([("sequences", "sequences", None, "of documents, whole")] if saved or last else []),
         ("real", "real", None, "of documents, executed"),
         *([("saved by sharing", "saved_by_sharing", of, "computed once for several sequences")] if saved else []),
         *([("last tokens", "last", of, "not computed: they predict nothing")] if last else []),

@@ -1,4 +1,4 @@
-"""The packed path: whole documents side by side in a static token count, isolated from each other."""
+"""The packed path: documents side by side in a static token count, isolated from each other, none of them divided."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ class PackedPath(SideBySidePath):
         return as_predicting(units)
 
     def made_up(self, units: Units, rows: NDArray[np.int64], vocabulary: int) -> list[Document]:
-        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in units.sequences_of(rows).tolist()]
+        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in units.sequence_lengths_of(rows).tolist()]
         return [(one, one) for one in ids]
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:

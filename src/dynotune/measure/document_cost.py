@@ -19,6 +19,4 @@ def document_cost(model: "PreTrainedModel", plan: Plan, *, labelled_rows_head: b
         flops = Flops.of(model)
     except CannotCountError:
         return plan.cost
-    content = plan.content()
-    share = content["label_tokens_per_epoch"] / content["real_tokens_per_epoch"] if labelled_rows_head else 1.0
-    return flops.document_cost(content["longest_example"], share)
+    return flops.document_cost(plan.longest_document, plan.label_share if labelled_rows_head else 1.0)

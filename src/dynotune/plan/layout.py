@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Whole documents in one static token count. What follows the last document up to `tokens` is padding."""
+    """Documents, undivided, in one static token count. What follows the last document up to `tokens` is padding."""
 
     rows: NDArray[np.int64]
     """Row indices of the documents, in the order in which they lie."""
@@ -20,4 +20,4 @@ class MicroBatch:
     """All rows of the step in its order, for what follows from them; None: those of `rows`, which are no step of a plan."""
 
     real_tokens: int = 0
-    """Tokens of documents, what several begin with once; 0 where no plan has counted them."""
+    """Tokens of documents, as far as they are computed, what several begin with once; 0 where no plan has counted them."""

@@ -76,7 +76,7 @@ class PairSpans:
         """Tokens of the pairs at `rows`, each by itself."""
         return np.asarray(self.lengths[rows], np.int64)
 
-    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sequence_lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of both sides, the chosen one first."""
         return self.side_lengths[rows].reshape(-1)
 

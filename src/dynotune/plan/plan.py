@@ -45,7 +45,7 @@ class Step:
     """Row indices of the step's documents, in the order of the sampler."""
 
     lengths: NDArray[np.int64]
-    """Tokens of each of them, by itself."""
+    """Tokens that each of them takes by itself: without its last one where that is not computed."""
 
     micro_batches: list[MicroBatch]
     """How this rank executes its share of them."""
@@ -59,7 +59,7 @@ class Step:
     """What attends to what (`Units.attention_of`); None: each document to itself."""
 
     sequence_tokens: int = 0
-    """Of its documents, whole and one by one (`Units.sequences_of`); 0 where no plan has counted them."""
+    """Of its documents, whole and one by one (`Units.sequence_lengths_of`); 0 where no plan has counted them."""
 
     elsewhere: tuple[MicroBatch, ...] = ()
     """The micro-batches of other ranks: with them each document stands in exactly one."""
@@ -184,7 +184,7 @@ class Plan:
             real_tokens=sum(batch.real_tokens for own in every for batch in own),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
             attention=self._attention([batch.rows for own in every for batch in own]),
-            sequence_tokens=int(self.spans.sequences_of(rows).sum()),
+            sequence_tokens=int(self.spans.sequence_lengths_of(rows).sum()),
             elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
 
@@ -268,9 +268,15 @@ class Plan:
         return int(self.spans.lengths_of(self.rows).sum()) / self.all_rows * self.examples_per_step
 
     @property
+    def label_share(self) -> float:
+        """Label tokens of the first epoch over tokens that are computed of its documents, a common beginning for each."""
+        documents, _, _ = self.first_epoch
+        return int(self.spans.label_tokens[documents].sum()) / int(self.spans.attention_of(documents)[0].sum())
+
+    @property
     def longest_document(self) -> int:
         """Tokens of the longest sequence that attends to itself."""
-        return int(self.spans.sequences_of(self.rows).max())
+        return int(self.spans.sequence_lengths_of(self.rows).max())
 
     def _in_steps(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The documents of an epoch in order, and the offsets [steps + 1] at which steps begin among them."""
@@ -301,7 +307,7 @@ class Plan:
         """What steps contain. A run goes on only under the same; how steps are executed may change: so tokens are those of
         whole documents, whatever two of them share and however much of them is computed."""
         documents, _, _ = self.first_epoch
-        lengths = self.spans.sequences_of(documents)
+        lengths = self.spans.sequence_lengths_of(documents)
         content: dict[str, Any] = {
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,

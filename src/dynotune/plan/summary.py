@@ -36,7 +36,10 @@ def figures(plan: Plan) -> dict[str, Any]:
     documents, _, steps = plan.first_epoch
     layout, labels = plan.layout, plan.spans.label_tokens[documents]
     real, processed = int(layout.real_tokens.sum()), int(layout.processed_tokens.sum())
-    whole, computed = int(plan.spans.sequences_of(documents).sum()), int(plan.spans.attention_of(documents)[0].sum())
+    whole, computed = (
+        int(plan.spans.sequence_lengths_of(documents).sum()),
+        int(plan.spans.attention_of(documents)[0].sum()),
+    )
     no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
     filled = int(layout.micro_batches.sum()) - (layout.empty if isinstance(layout, RankedLayout) else 0)
     return {

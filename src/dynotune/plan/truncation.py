@@ -27,7 +27,7 @@ class Units(Protocol):
         """Tokens that these rows take in a micro-batch."""
         ...
 
-    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sequence_lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of every document of these rows, whole and by itself, however much of them is computed: two of a pair."""
         ...
 
@@ -68,13 +68,14 @@ class Spans:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
+        """Whole, whatever is computed of them."""
         return self.end - self.start
 
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the documents at `rows`, without the lengths of all others."""
         return self.end[rows] - self.start[rows]
 
-    def sequences_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sequence_lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.end[rows] - self.start[rows]
 
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -115,8 +115,8 @@ class Block(Part):
     """Of the last step."""
 
     sequence_tokens: int = 0
-    """What documents take one by one: more than the real tokens where several begin alike and that is computed once. 0 in
-    results of before it was told."""
+    """What documents hold, one by one: more than the real tokens where several begin alike and that is computed once, and
+    where their last tokens are not computed. 0 in results of before it was told."""
 
     recompiles: int = 0
     segments: int = 0
@@ -134,9 +134,14 @@ class Block(Part):
     """Why it does not count, as the end of a sentence; it was measured again."""
 
     @property
+    def of_pairs(self) -> bool:
+        """Whether an example is two documents."""
+        return self.documents == 2 * self.examples > 0
+
+    @property
     def tokens(self) -> int:
-        """Of documents, each by itself: what speed is told of. An arm that computes a common beginning once does the same
-        work with fewer real tokens, and is not slower for it."""
+        """Of documents, each by itself: what speed is told of. An arm that computes a common beginning once, or no last
+        tokens, does the same work with fewer real tokens, and is not slower for it."""
         return max(self.sequence_tokens, self.real_tokens)
 
     @property
@@ -277,8 +282,8 @@ class Arm(Part):
 
     @property
     def shares(self) -> bool:
-        """Whether it computes once what several documents begin with."""
-        return any(block.tokens > block.real_tokens > 0 for block in self.counted)
+        """Whether it computes once what both answers of a pair begin with."""
+        return any(block.tokens > block.real_tokens > 0 and block.of_pairs for block in self.counted)
 
     def per_second(
         self, name: Literal["tokens", "label_tokens", "processed_tokens", "documents", "examples"]

@@ -96,8 +96,8 @@ def full_precision_products(compute: "torch.dtype | None" = None) -> Absent:
 
 
 def full_logits() -> Absent:
-    """No logits of as many rows as the micro-batch has tokens. Of label tokens there are fewer: nothing precedes the first
-    token of a document. Where two sides of a pair label what they share there may be as many: of those nothing is said."""
+    """No logits of as many rows as the micro-batch has tokens, where fewer of them predict a label. Where all do
+    (documents labelled throughout without padding, sides of a pair that label what they share) nothing is said."""
 
     def found(evidence: Evidence) -> str | None:
         vocabulary, tokens = evidence.facts.get("vocabulary"), evidence.facts.get("tokens", [])

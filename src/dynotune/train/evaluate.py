@@ -47,7 +47,7 @@ class HeldOut:
 
     @property
     def longest_document(self) -> int:
-        return int(self.spans.sequences_of(self.rows).max(initial=0))
+        return int(self.spans.sequence_lengths_of(self.rows).max(initial=0))
 
     def parts(self) -> Iterator[np.ndarray]:
         """The rows a part at a time, groups whole: what is on its way to the device must not grow with the data set."""

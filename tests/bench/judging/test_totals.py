@@ -35,10 +35,16 @@ def test_fewer_tokens_for_the_same_documents_are_said() -> None:
     """Once, with the arms that it is true of. Control: of arms that share nothing there is no note."""
     plain = Arm(name="a", settings={}, blocks=blocks("a", 20_000))
     once = tuple(
-        block.model_copy(update={"sequence_tokens": block.real_tokens, "real_tokens": block.real_tokens // 2})
+        block.model_copy(
+            update={
+                "sequence_tokens": block.real_tokens, "real_tokens": block.real_tokens // 2, "documents": 2 * block.examples
+            }
+        )
         for block in blocks("b", 20_000)
-    )
+    )  # fmt: skip
     shared = [Arm(name=name, settings={}, blocks=once) for name in ("b", "c")]
     [note] = notes_of_shared([plain, *shared])
     assert note.startswith("b and 1 more: tokens/s are of documents, 2.00 times")
     assert not notes_of_shared([plain])
+    last = tuple(block.model_copy(update={"documents": block.examples}) for block in once)
+    assert not notes_of_shared([Arm(name="d", settings={}, blocks=last)])  # documents without their last tokens

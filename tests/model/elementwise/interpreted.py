@@ -571,3 +571,13 @@ def test_the_interpreter_is_known_as_one() -> None:
     found = kernels()
     assert isinstance(found, Kernels)
     assert found.on_cpu
+
+
+def test_tiles_under_way_fit_into_shared_memory() -> None:
+    """Of every width that a norm may have; a program may have 99 KiB where it has least. Control: three of 16,384 do not."""
+    for d in range(1, 65_537, 61):
+        rows, block, _ = triton_norm.tile(d)
+        under_way = triton_norm.stages(draw(0, 1), rows * block)
+        assert (under_way - 1) * rows * block * 3 * 4 < 99 * 1024, d
+    assert triton_norm.stages(draw(0, 1), 896) == 3
+    assert 2 * 16_384 * 3 * 4 > 99 * 1024

@@ -129,7 +129,7 @@ def test_the_step_is_taken_again_smaller_with_the_same_result(where: str, run_ti
         assert b["num_tokens"] == a["num_tokens"]
     for p, q in zip(before, weights(result), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-4)
-    assert f"out of memory in {where} at step 2, micro-batch " in text
+    assert f"out of memory in {where} at step 2, micro-batch 2" in text
     assert result.summary["out_of_memory"][0]["step"] == 2
 
 

@@ -54,7 +54,10 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                 where = multiple.place if multiple.place.file == script.file else call.place
                 what = f"every batch to a multiple of {multiple.value:,}"
                 yield Padded(where, f"pad_to_multiple_of={multiple.value}", None, what)
-            if _to_max_length(call):
+            if _to_max_length(call) and "max_length" not in call.arguments:
+                place = call.arguments["padding"].place
+                yield Padded(place, 'padding="max_length"', None, "every row to the tokenizer's own limit")
+            elif _to_max_length(call):
                 limit = call.arguments["max_length"].value
                 length = limit if isinstance(limit, int) and not isinstance(limit, bool) else None
                 said = call.arguments["padding"].place
@@ -65,6 +68,7 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                     yield Padded(said if here else call.place, 'padding="max_length"', length)
         yield from _collators(script)
         yield from by_hand(script)
+        yield from _in_map(script)
 
 
 def _of_the_batch(script: Script, call: Call) -> bool:
@@ -79,13 +83,65 @@ def _of_the_batch(script: Script, call: Call) -> bool:
 
 
 def _to_max_length(call: Call) -> bool:
-    padding, limit = call.arguments.get("padding"), call.arguments.get("max_length")
-    if padding is None or padding.value != "max_length" or limit is None:
+    padding = call.arguments.get("padding")
+    if padding is None or padding.value != "max_length":
+        return False
+    if "max_length" not in call.arguments and not (_TOKENIZES.search(call.name) and "truncation" in call.arguments):
         return False
     functions = [around.name for around in call.around if around.kind == "function"]
     if "return_tensors" in call.arguments and not any(_OF_DATA.search(name) for name in functions):
         return False  # a question to be answered, as likely as a data set
     return not any(_NOT_TRAINING.search(name) for name in functions)
+
+
+def _in_map(script: Script) -> Iterator[Padded]:
+    """`padding=True` in a function that `map` gives many rows at once: all of them are kept as long as the longest."""
+    maps = [one for one in script.calls if one.name.rpartition(".")[2] == "map" and _is_batched(one)]
+    for call in script.calls if maps else ():
+        padding, limit = call.arguments.get("padding"), call.arguments.get("max_length")
+        if padding is None or padding.value not in (True, "longest") or not _TOKENIZES.search(call.name):
+            continue
+        if limit is not None and isinstance(limit.value, int) and limit.value <= SHORT:
+            continue
+        functions = [around.name for around in call.around if around.kind == "function"]
+        if any(_NOT_TRAINING.search(name) for name in functions):
+            continue
+        user = next((one for one in maps if _maps(one, call, functions, script)), None)
+        if user is not None:
+            yield Padded(
+                padding.place, "padding=True", None, f"every row to the longest of {_rows(user)} that `map` hands over"
+            )
+            return
+
+
+_TOKENIZES = re.compile(
+    r"(?:^|\.)(?:\w*tokenizer|tok)$|Tokenizer\w*\.__call__$|Tokenizer\w*\.from_pretrained$", re.IGNORECASE
+)
+
+
+def _is_batched(call: Call) -> bool:
+    batched, size = call.arguments.get("batched"), call.arguments.get("batch_size")
+    small = size is not None and isinstance(size.value, int) and size.value < FEW
+    return batched is not None and batched.value is True and not small
+
+
+FEW = 200
+"""Rows from which on the longest of them is much longer than the longest of a micro-batch."""
+
+
+def _rows(call: Call) -> str:
+    size = call.arguments.get("batch_size")
+    if size is None:
+        return "the 1,000"
+    return f"the {size.value:,}" if isinstance(size.value, int) else "all"
+
+
+def _maps(user: Call, call: Call, functions: list[str], script: Script) -> bool:
+    """By the function's name, or in a lambda of its own."""
+    text = text_at(script, user.place)
+    if user.place.line <= call.place.line <= user.place.end_line and "lambda" in text and not functions:
+        return True
+    return bool(functions) and re.search(rf"\.map\(\s*(?:function=)?{re.escape(functions[-1])}\b", text) is not None
 
 
 def _collators(script: Script) -> Iterator[Padded]:

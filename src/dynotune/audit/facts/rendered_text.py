@@ -24,6 +24,7 @@ _STRINGS = frozenset(
 _BUILTINS = frozenset(
     {"str", "len", "zip", "range", "enumerate", "list", "dict", "tuple", "print", "isinstance", "sorted", "bool", "int"}
 )
+_TOKENIZES = re.compile(r"(?:self\.)?(?:tok|tokenizer)(?:\.encode)?")
 _HOLE = re.compile(r"\{[^{}]*\}")
 
 Room = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -71,6 +72,19 @@ def rendered_texts(script: Script, project: Project) -> list[RenderedText]:
         for room in ast.walk(one.tree)
         if isinstance(room, Room)
         for value in _given(room, columns, formats)
+    ]
+
+
+def tokenised_texts(script: Script, project: Project) -> list[RenderedText]:
+    """What functions of the script and the files that it works with give to a tokenizer."""
+    near = together(script, project)
+    return [
+        _Reader(one, near, room).read(node.args[0])
+        for one in near
+        for room in ast.walk(one.tree)
+        if isinstance(room, Room)
+        for node in (own_nodes(room) if not isinstance(room, ast.Lambda) else ast.walk(room.body))
+        if isinstance(node, ast.Call) and _TOKENIZES.fullmatch(ast.unparse(node.func)) and node.args
     ]
 
 
@@ -146,10 +160,12 @@ class _Reader:
             found = self._find(node.func.id, script)
             if found is not None:
                 self._function(*found)
-            elif node.func.id not in _BUILTINS:
+            elif node.func.id not in _BUILTINS and not _TOKENIZES.fullmatch(node.func.id):
                 self.known = False
         elif isinstance(node.func, ast.Attribute):
             of_a_row = isinstance(node.func.value, ast.Name) and node.func.value.id in rows
+            if _TOKENIZES.fullmatch(ast.unparse(node.func)):
+                return
             if node.func.attr not in _STRINGS or (of_a_row and node.func.attr in ("format", "format_map")):
                 self.known = False
 

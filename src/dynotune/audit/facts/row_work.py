@@ -71,6 +71,11 @@ def _tokenizers(script: Script) -> set[str]:
     return {call.result for call in script.calls if call.name.endswith(_MAKES_TOKENIZERS)} - {""}
 
 
+def is_heavy(call: Call, script: Script) -> bool:
+    """It tokenises, or opens files."""
+    return _is_heavy(call, _tokenizers(script))
+
+
 def _is_heavy(call: Call, tokenizers: set[str]) -> bool:
     tokenizes = call.name in tokenizers or call.on in tokenizers or _HEAVY.search(call.name)
     return not _LIGHT.search(f".{call.name}") and bool(tokenizes or _READS.search(call.name))

@@ -56,7 +56,7 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     )
     yield Finding(
         f"Packed rows of up to {side:,} tokens meet {named}, which isolates documents by a mask of {side:,} x {side:,}"
-        f" ({mebibytes:,.0f} MiB) and works on all of it; nothing is printed about it.",
+        f" ({mebibytes:,.0f} MiB) and works on all of it.",
         place=job.place("attn_implementation") if job.is_given("attn_implementation") else job.place("packing"),
         evidence=Evidence(
             Level.RESOLVED, {"tokens": side, "mask MiB": round(mebibytes), "attention": used or "default"}

@@ -9,6 +9,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.attention_by_hand import attention_by_hand
 from dynotune.audit.shapes.attention_off_the_fused_path import NEED_SCORES, attention_off_the_fused_path
+from dynotune.audit.shapes.causal_mask_written_out import causal_mask_written_out
 
 NEEDED = (*NEED_SCORES, "mpt")
 """Parts of names of models with soft-capped or biased scores or sinks, for which eager is or was the recommended way."""
@@ -22,6 +23,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from attention_by_hand(script, project)
         yield from attention_off_the_fused_path(script, project)
+        yield from causal_mask_written_out(script, project)
 
 
 def _asked_for(job: Job) -> Iterator[Said]:

@@ -24,6 +24,42 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _in_a_loop(job, project)
     yield from _without(job, project)
     yield from _installed_for_nothing(job, project)
+    yield from _of_no_name(job, project)
+
+
+_KNOWN = re.compile(
+    r"eager|sdpa|flex_attention|flash_attention_[234]|paged\|.*|.*/.*|flash_attention_.*kernel.*|sdpa_\w+"
+)
+_REGISTERS = re.compile(r"AttentionInterface|ALL_ATTENTION_FUNCTIONS|attention_implementation.*register")
+_HERE = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.TORCH)
+
+
+def _of_no_name(job: Job, project: Project) -> Iterator[Said]:
+    """A name that transformers has no attention of."""
+    used = attention(job)
+    if not used or _KNOWN.fullmatch(used) or job.trainer not in _HERE or not job.is_given("attn_implementation"):
+        return
+    if any(_REGISTERS.search(one.source) for one in project.scripts) or job.get("trust_remote_code") is True:
+        return
+    wanted = "flash_attention_2" if re.search(r"flash|fa", used) else "sdpa"
+    yield Finding(
+        f"`{job.called('attn_implementation')}: {used}` is no attention of transformers (`eager`, `sdpa`,"
+        " `flash_attention_2`, `flex_attention`, ...), and nothing registers one of that name: the model does not load.",
+        place=job.place("attn_implementation"),
+        evidence=Evidence(Level.TEXT, {"attention": used}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Write `{wanted}`.",
+            (job.set("attn_implementation", wanted),),
+        ),
+    )
+
+
+def _as_given(job: Job, used: str) -> str:
+    """As the file has it: `fa2`."""
+    setting = job.setting("attn_implementation")
+    return str(setting.given_value) if setting is not None and isinstance(setting.given_value, str) else used
 
 
 def _installed_for_nothing(job: Job, project: Project) -> Iterator[Said]:
@@ -69,7 +105,7 @@ def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
     if not card:
         return
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` on a {card}, which the files name: FlashAttention's"
+        f"`{job.called('attn_implementation')}: {_as_given(job, used)}` on a {card}, which the files name: FlashAttention's"
         f" kernels need"
         " Ampere or newer, and the first step stops.",
         place=job.place("attn_implementation"),
@@ -97,7 +133,7 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
         return
     lists = [one for one in project.asked if one.name in _LIST]
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` needs the package flash-attn, which is not among the"
+        f"`{job.called('attn_implementation')}: {_as_given(job, used)}` needs the package flash-attn, which is not among the"
         f" {len(names)}"
         f" packages that {lists[0].place.file} asks for: "
         + (
@@ -200,7 +236,7 @@ RULE = Rule(
         " package or extra of flash attention. ATT002 tries it on a machine. A loop over a model that is"
         " loaded without a type, under a transformers before 5 that is pinned, in a program that names"
         " no type of 16 bits. E1: attention, `dtype`, `bf16`, `fp16` and"
-        " accelerate's mixed precision as they resolve.",
+        " accelerate's mixed precision as they resolve. E0: a name that transformers has no attention of.",
         proven="`dynotune env --accelerators` on the machine.",
         deliberate=("The package is in the base image.", "The model casts its queries itself."),
         sources=("FlashAttention's README: supported GPUs, and requirements of datatypes",),

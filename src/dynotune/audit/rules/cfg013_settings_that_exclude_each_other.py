@@ -27,6 +27,61 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _sharded_twice(job, project)
     yield from _generation(job, project)
     yield from _prompt_and_row(job)
+    yield from _packing_and_answers(job, project)
+    yield from _masked_words(job, project)
+
+
+def _masked_words(job: Job, project: Project) -> Iterator[Said]:
+    """`DataCollatorForLanguageModeling` masks words by default, which tokenizers of causal models have no token for."""
+    scripts = [one for one in project.scripts if one.file in job.files]
+    if not any("ForCausalLM" in one.source or "GPT2LMHead" in one.source for one in scripts):
+        return
+    if any("MaskedLM" in one.source or "mask_token" in one.source for one in scripts):
+        return
+    for call in (call for one in scripts for call in one.calls_of("DataCollatorForLanguageModeling")):
+        if next((one for one in project.jobs if call.place.file in one.files), job) is not job:
+            continue
+        if "mlm" in call.arguments or "1" in call.arguments or "**" in call.arguments or not call.arguments:
+            continue
+        yield Finding(
+            "`DataCollatorForLanguageModeling` without `mlm=False` masks words, and the model is a causal one, whose"
+            " tokenizer has no mask token: it raises an error when it is made.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"mlm": True, "model": "causal"}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Pass `mlm=False`.", accuracy="The next token is predicted."),
+        )
+        return
+
+
+MASKS_PACKED = (0, 15)
+"""The release of TRL from which on its trainer takes this collator for packed rows without a word."""
+
+
+def _packing_and_answers(job: Job, project: Project) -> Iterator[Said]:
+    version = project.pinned("trl")
+    if job.trainer is not Trainer.TRL or job.get("packing") is not True or version is None or version >= MASKS_PACKED:
+        return
+    scripts = [one for one in project.scripts if one.file in job.files]
+    calls = [call for one in scripts for call in one.calls_of("DataCollatorForCompletionOnlyLM")]
+    if not calls or not any(
+        "data_collator" in call.arguments for one in scripts for call in one.calls_of("SFTTrainer")
+    ):
+        return
+    yield Finding(
+        f"`packing` and `DataCollatorForCompletionOnlyLM` exclude each other in TRL {'.'.join(map(str, version))}: the"
+        " trainer raises an error when it is made.",
+        place=job.place("packing"),
+        evidence=Evidence(Level.RESOLVED, {"packing": True, "trl": ".".join(map(str, version))}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Set `packing=False`, or give TRL from 0.20 on rows with `prompt` and `completion`.",
+            (job.set("packing", False),),
+            accuracy="Loss on answers alone, as the collator means.",
+        ),
+        also=(calls[0].place,),
+    )
 
 
 def _prompt_and_row(job: Job) -> Iterator[Said]:

@@ -8,7 +8,9 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.base_without_template import base_without_template
 from dynotune.audit.shapes.marks_of_another_family import marks_of_another_family
+from dynotune.audit.shapes.system_turn_refused import system_turn_refused
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
 
@@ -34,6 +36,7 @@ TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, tuple[str, ...]]]] = {
             "Mistral": ("mistral",),
             "Gemma": ("gemma", "gemma2", "gemma3"),
             "Phi": ("phi",),
+            "ChatML": ("chatml", "chatml_de"),
         },
     ),
     Trainer.AXOLOTL: (
@@ -44,6 +47,7 @@ TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, tuple[str, ...]]]] = {
             "Mistral": ("mistral_v1", "mistral_v2v3"),
             "Gemma": ("gemma",),
             "Phi": ("phi_3", "phi_35"),
+            "ChatML": ("chatml",),
         },
     ),
 }
@@ -59,6 +63,8 @@ _GROWS = (
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from marks_of_another_family(job, project)
+    yield from base_without_template(job, project)
+    yield from system_turn_refused(job, project)
     key, names = TEMPLATES.get(job.trainer, ("", {}))
     found, model = given(job, key), job.get("model_name_or_path")
     if found is None or not isinstance(found.value, str) or not isinstance(model, str):
@@ -66,7 +72,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     last = model.rstrip("/").rpartition("/")[2].lower()
     own = next(((family, usual) for family, pattern, usual in FAMILIES if re.match(pattern, last)), None)
     theirs = next((family for family, called in names.items() if found.value in called), "")
-    if own is None or not theirs or theirs == own[0] or any(given(job, name) is not None for name in _GROWS):
+    same = theirs == (own[0] if own is not None else "") or (own is not None and (own[0], theirs) == ("Qwen", "ChatML"))
+    if own is None or not theirs or same or any(given(job, name) is not None for name in _GROWS):
         return
     fits = own[1] if job.trainer is Trainer.LLAMA_FACTORY else "tokenizer_default"
     yield Finding(
@@ -86,7 +93,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 RULE = Rule(
     code="CFG015",
     name="anothers-template",
-    summary="A model that knows one chat template is trained with another family's.",
+    summary="A model is trained with another family's chat template, or asked for one that it has not.",
     group=Group.CONFIGURATION,
     subject=Subject.JOB,
     check=check,
@@ -97,7 +104,9 @@ RULE = Rule(
         " asks it in another form than it was trained in.",
         detected="E0: LLaMA-Factory's `template` or Axolotl's `chat_template`, against the model's name, by a table of"
         " well-known families and their official names. Base models, and configurations that add tokens, are not asked."
-        " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens.",
+        " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens."
+        " `apply_chat_template` for a base model whose tokenizer is known to have none, in a program that gives it none."
+        " A system turn in rows for Gemma 1 or 2, whose template refuses it.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rendered rows with the tokens that they become.",
         deliberate=("A template that all of one's models share, with tokens that are added and trained elsewhere.",),
         sources=("LLaMA-Factory 0.9.5, README's table of models and templates", "Axolotl 0.19, `ChatTemplate`"),

@@ -61,6 +61,10 @@ def _by_a_command(project: Project) -> Iterator[Said]:
     for job in project.jobs:
         if job.trainer is Trainer.AXOLOTL:
             yield from _prepared_rows_thrown_away(job, project)
+    for launch in project.launches:
+        overwrites = launch.flags.get("overwrite_cache")
+        if overwrites is not None and overwrites.value is not False and _takes_the_flag(launch.script, project):
+            yield _finding("`--overwrite_cache`", overwrites.place, ())
     by_file = {launch.file: launch for launch in project.launches if launch.script}
     for file, launch in by_file.items():
         found = _THROWN_AWAY.search(project.texts.get(file, ""))
@@ -70,6 +74,13 @@ def _by_a_command(project: Project) -> Iterator[Said]:
         text = project.texts[file]
         line = text.count("\n", 0, found.start(1)) + 1
         yield _finding(f"`{found[1].strip()[:60]}`", Place(file, line), ())
+
+
+def _takes_the_flag(file: str, project: Project) -> bool:
+    """The script that reads it hands it to `datasets`: as the examples of transformers do."""
+    script = next((one for one in project.scripts if one.file == file), None)
+    near = together(script, project) if script is not None else ()
+    return any(re.search(r"load_from_cache_file\W+not \w[\w.]*overwrite_cache", one.source) for one in near)
 
 
 def _prepared_rows_thrown_away(job: Job, project: Project) -> Iterator[Said]:
@@ -156,7 +167,9 @@ def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
                 return
             if _FEW.search(script.source):
                 return  # seconds
-            yield _finding(f"`{inside[0]}` tokenises row by row and keeps nothing of it", call.place, ())
+            yield _finding(
+                f"`{inside[0]}` tokenises row by row in every process and keeps nothing of it", call.place, ()
+            )
             return
 
 
@@ -166,7 +179,7 @@ def _from_a_flag(via: tuple[Place, ...]) -> bool:
 
 def _finding(what: str, place: Place, changes: tuple[Change, ...]) -> Finding:
     return Finding(
-        f"{what}: all rows are prepared again at every start, on every rank.",
+        f"{what}: all rows are prepared again at every start.",
         place=place,
         evidence=Evidence(Level.TEXT, {"cache": False}),
         stake=Stake(AtStake.TIME, 0.0, 0.0, "a start, not a step"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.cards import named_card
-from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.job import Fate, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.sized import sized
@@ -49,7 +49,7 @@ def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
         return
     model = known(job.get("model_name_or_path"))
     rows, length = micro_batch(job), max_length(job)
-    if model is None or rows is None or length is None:
+    if model is None or rows is None or length is None or _batch_by_another_name(job):
         return
     data = project.data_of(job)
     filled = job.get("packing") is True
@@ -83,6 +83,12 @@ def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune plan --config sft.yaml",
         ),
     )
+
+
+def _batch_by_another_name(job: Job) -> bool:
+    """Which the trainer does not read: the batch that it would take is nobody's."""
+    unread = any("batch_size" in key.name and "eval" not in key.name for key in job.given if key.fate is not Fate.KNOWN)
+    return unread and not job.is_given("per_device_train_batch_size")
 
 
 def _materialises(job: Job, project: Project) -> bool:
@@ -120,22 +126,29 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     size = _size(script, project)
     if not whole and size is not None:
         whole = [call for call in per_step(script, "forward") if _of_ones_own_head(script, call)]
-    if not whole or (size is not None and size < COPY):
+    if not whole or (size is not None and size * len(whole) < COPY):
         return
     first, *more = whole
     here = f"{size:.1f} GiB here" if size is not None else "1.2 GiB for every 2,048 tokens of a vocabulary of 152,000"
+    gathered = any(call.name.rpartition(".")[2] == "log_softmax" for call in whole) and "gather(" in script.source
+    makes = (
+        "log-probabilities of all words, of which one a token is gathered: a copy of"
+        if gathered
+        else "a second copy of"
+    )
     yield Finding(
-        f"`{' '.join(text_at(script, first.place).split())}` makes a second copy of all logits (rows x tokens x"
-        f" vocabulary) in"
-        f" 4 bytes each: {here}, and as much again for gradients.",
+        f"`{' '.join(text_at(script, first.place).split())}` makes {makes} all logits (rows x tokens x vocabulary) in"
+        f" 4 bytes each: {here}{', each of the copies' if len(whole) > 1 else ''}, and as much again for gradients.",
         place=first.place,
         evidence=Evidence(Level.TEXT, {"copies": len(whole)}),
         stake=Stake(AtStake.MEMORY, 1.2, None, "arithmetic: 2,048 tokens x 152,000 words x 4 bytes"),
         remedy=Remedy(
             Risk.NUMERIC,
-            "Keep the logits that carry loss alone (index by `labels != -100` first), take them in chunks, or let"
-            " the model"
-            " compute the loss (`model(labels=...)`) with a fused head.",
+            "Take `-cross_entropy(..., reduction='none')`, or the gathered logit minus `logsumexp`, of the logits that carry"
+            " loss (index by `labels != -100` first), in chunks."
+            if gathered
+            else "Keep the logits that carry loss alone (index by `labels != -100` first), take them in chunks, or let the"
+            " model compute the loss (`model(labels=...)`) with a fused head.",
             effort=Effort.HOURS,
             measure="dynotune profile -- python train.py",
         ),
@@ -185,7 +198,7 @@ def _in_a_loss(call: Call) -> bool:
 def _copies(script: Script, call: Call) -> bool:
     """All of the logits, not a part: `logits.float()`, `F.log_softmax(logits, ...)`."""
     last = call.name.rpartition(".")[2]
-    whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?$")
+    whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?(\.(?:view|reshape|flatten)\(.*\))?$")
     if last == "float" and call.on:
         return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
     if last == "to" and call.on and bool(whole.fullmatch(call.on)):

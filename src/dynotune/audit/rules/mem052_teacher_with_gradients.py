@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, per_step
+from dynotune.audit.facts.steps import loops, per_step, text_at
 from dynotune.audit.facts.together import connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -21,6 +21,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if re.search(r"\.(named_)?parameters\(\)", line) and "requires_grad" not in line
     )
     yield from _in_a_trainer(script, project)
+    yield from _by_a_helper(script, project)
     for loop in loops(script):
         for call in loop.calls:
             name = call.name
@@ -70,6 +71,47 @@ def _in_a_trainer(script: Script, project: Project) -> Iterator[Said]:
             ),
         )
         return
+
+
+_GIVEN = re.compile(r"[\w.]+\(\s*(?:model=)?(\w+)\s*,")
+
+
+def _by_a_helper(script: Script, project: Project) -> Iterator[Said]:
+    """`sequence_logps(reference, batch)` in a loop, by a function that keeps the graph."""
+    near = connected(script, project)
+    for loop in loops(script):
+        for call in loop.calls:
+            given = _GIVEN.match(text_at(script, call.place))
+            if call.on or not call.each_step or given is None or not re.fullmatch(_FROZEN, given[1]):
+                continue
+            name, helper = given[1], call.name.rpartition(".")[2]
+            written = [node for one in near for node in ast.walk(one.tree) if _is_function(node, helper)]
+            if len(written) != 1 or re.search(r"no_grad|inference_mode|detach", ast.unparse(written[0])):
+                continue
+            parameters = any(re.search(rf"\b{name}\.(named_)?parameters\(", one.source) for one in near)
+            made = re.search(rf"\b{name} = [^\n]*(?:from_pretrained|deepcopy)\(", script.source)
+            behind = re.search(rf"\b{re.escape(call.result)}\.detach\(", script.source) if call.result else None
+            if not made or parameters or behind or _has_no_graph(script, call, name):
+                continue
+            yield Finding(
+                f"`{helper}({name}, ...)` runs `{name}` with gradients on, and no optimizer trains it: its whole graph is"
+                " kept, and `backward()` computes gradients of all its weights.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"model": name}),
+                stake=Stake(
+                    AtStake.MEMORY, source="the activations of its forward pass and a gradient for each weight"
+                ),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    f"Call it under `with torch.no_grad():`, or `{name}.requires_grad_(False)` after loading.",
+                    measure="dynotune profile -- python train.py",
+                ),
+            )
+            return
+
+
+def _is_function(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
 
 
 def _has_no_graph(script: Script, call: Call, name: str) -> bool:

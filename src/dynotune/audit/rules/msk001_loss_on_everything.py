@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, No
 from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
+from dynotune.audit.shapes.keys_under_a_claim import keys_under_a_claim
 from dynotune.audit.shapes.labels_the_wrong_way import labels_the_wrong_way
 from dynotune.audit.shapes.whole_labels_under_a_claim import claim_of_answers, whole_labels_under_a_claim
 from dynotune.audit.shapes.whole_texts_under_a_claim import whole_texts_under_a_claim
@@ -29,6 +30,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from _of_trl(project)
     yield from whole_labels_under_a_claim(project)
     yield from labels_the_wrong_way(project)
+    yield from keys_under_a_claim(project)
     for data in project.data:
         if data.per_example == 1:
             yield from _of_rows(data, project)
@@ -148,7 +150,9 @@ RULE = Rule(
         " `assistant_only_loss` for conversations. On data of the other kind the first does nothing.",
         why="Questions are learned like answers, and nothing is printed.",
         detected="E1: the format that the rows have, against the key that is set; in Axolotl `train_on_inputs: false`, with"
-        " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`.",
+        " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`."
+        " A document that says that the loss is on answers alone, over `train_on_inputs: true`,"
+        " `completion_only_loss: false` or `roles_to_train` with `user` in it.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rows with the trained tokens marked.",
         deliberate=("Another data set, that the audit did not see, has the other format.",),
         sources=("TRL 1.16's collator: a mask is applied where `completion_mask` exists",),

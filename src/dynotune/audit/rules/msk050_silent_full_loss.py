@@ -13,6 +13,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
+from dynotune.audit.shapes.masks_that_do_not_last import masks_that_do_not_last
 from dynotune.audit.shapes.starts_that_are_zero import masked_up_to, zero_where_not_found
 
 _MASKS = (
@@ -30,20 +31,27 @@ _TEXT_ALONE = re.compile(r"return \{[\"']text[\"']:[^{}]*\}|\{[\"']text[\"']: [^
 def _without_completions(script: Script, project: Project) -> Iterator[Said]:
     """TRL's `completion_only_loss` over rows that the script makes whole texts of: there is no completion to tell apart."""
     for job in project.jobs:
-        asked = job.setting("completion_only_loss")
-        if asked is None or asked.value is not True or not job.is_given("completion_only_loss"):
+        key = next((one for one in ("completion_only_loss", "assistant_only_loss") if job.get(one) is True), "")
+        asked = job.setting(key)
+        if asked is None or not job.is_given(key):
             continue
         if job.trainer is not Trainer.TRL or job.method is not Method.SFT or job.home.file != script.file:
             continue
         near = "\n".join(code(one) for one in project.scripts if one.file in job.files)
         if not (job.makes_rows or ".map(" in near) or _COMPLETIONS.search(near) or not _TEXT_ALONE.search(near):
             continue
+        stops = key == "assistant_only_loss"
         yield Finding(
-            "`completion_only_loss: true` does nothing here: the rows are whole texts, without `prompt` and `completion`,"
-            " and TRL takes the loss on all of them without a word.",
+            f"`{key}: true` "
+            + (
+                "is for rows of messages, and the rows are whole texts: TRL raises an error when the trainer is made."
+                if stops
+                else "does nothing here: the rows are whole texts, without `prompt` and `completion`, and TRL takes the loss"
+                " on all of them without a word."
+            ),
             place=asked.place,
-            evidence=Evidence(Level.RESOLVED, {"completion_only_loss": True, "columns": ["text"]}),
-            stake=Stake(AtStake.RESULT),
+            evidence=Evidence(Level.RESOLVED, {key: True, "columns": ["text"]}),
+            stake=Stake(AtStake.STOPS if stops else AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
                 "Give rows with `prompt` and `completion`, or `messages` and `assistant_only_loss=True`.",
@@ -57,6 +65,7 @@ def _without_completions(script: Script, project: Project) -> Iterator[Said]:
 def check(script: Script, project: Project) -> Iterator[Said]:
     found = list(_not_found(script))
     yield from found or _zero_start(script, project)
+    yield from masks_that_do_not_last(script, project)
     if "SFT" in script.source:
         yield from _without_completions(script, project)
     if not any(name in script.source for name in _MASKS):
@@ -230,7 +239,8 @@ RULE = Rule(
         " nothing, or only"
         " prints; or a function that masks leaves a row's labels whole where it finds no answer, or"
         " a search that gives 0 then, to a function that masks up to it. Handlers and branches that"
-        " stop, and those that mask in another way, are not reported.",
+        " stop, and those that mask in another way, are not reported. `DataCollatorForLanguageModeling` over rows that"
+        " have masked labels, and prompts that are counted from the start of rows padded on the left.",
         proven="Print how many labels of a batch are not -100.",
         deliberate=("Loss on everything is wanted where there are no answers to tell.",),
         sources=("TRL 0.20's release notes: `DataCollatorForCompletionOnlyLM` is gone",),

@@ -4,24 +4,21 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.copied_input import given_in, is_input
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.targets_with_padding import targets_with_padding
 
 _MASKS = re.compile(
     r"(?<![=!]= )(?<![=!]=)-100|ignore_index|label_pad_token_id|masked_fill"
     r"|DataCollatorForLanguageModeling|DataCollatorForCompletionOnly|train_on_responses|IGNORE"
     r"|pack|group_texts|concatenat|cu_seqlens|reduction=.none"
 )
-_INPUT = re.compile(
-    r"(list\(|torch\.tensor\()?(\w+(\.\w+)*)?(\[['\"]input_ids['\"]\]|\.input_ids|\binput_ids)(\[:\])?"
-    r"(\.(copy|clone|detach|to|cuda)\([\w.]*\))*(\[:\])?\)?"
-)
-
-
 """What may take padding out of the loss. A comparison with -100 reads labels, as metrics do."""
 
 _IMPORTS = re.compile(r"(?m)^\s*(?:from [\w.]+ )?import (?:\([^()]*\)|[^\n]*)")
@@ -33,7 +30,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _copied(script)
     yield from _collated(script, project)
     yield from _averaged(script)
-    yield from _of_pairs(script, project)
+    yield from targets_with_padding(script, project)
+    yield from _prompts_as_padding(script, project)
 
 
 _MEAN = re.compile(
@@ -78,40 +76,6 @@ def _averaged(script: Script) -> Iterator[Said]:
             return
 
 
-_WHOLE_LOSS = re.compile(r"CrossEntropyLoss\(\s*\)|cross_entropy\((?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\)")
-_TOLD_APART = re.compile(r"ignore_index|mask|\bpad_id\s*\)|!=\s*\w*pad|weight\s*=|-100|lengths|pack_padded")
-
-
-def _of_pairs(script: Script, project: Project) -> Iterator[Said]:
-    """A collator pads rows by `pad_sequence` and gives them out as input and as targets a token later."""
-    if "pad_sequence" not in script.source:
-        return
-    program = connected(script, project)
-    sources = [_IMPORTS.sub("", code(one)) for one in program]
-    if any(_TOLD_APART.search(one) for one in sources) or not any(_WHOLE_LOSS.search(one) for one in sources):
-        return
-    for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef) or "pad_sequence" not in (text := ast.unparse(function)):
-            continue
-        found = re.search(r"\breturn \(?(\w+)\[:, :-1\](?:\.contiguous\(\))?, \1\[:, 1:\]", text)
-        given = found and re.search(rf"\b{found[1]} = (?:[\w.]+\.)?pad_sequence\(", text)
-        node = next((one for one in ast.walk(function) if isinstance(one, ast.Return)), None)
-        if given and node is not None:
-            yield Finding(
-                "Rows are padded, their targets with them, and no `ignore_index` or mask takes the padding out: the loss is"
-                " taken on padding as well.",
-                place=place_of(script, node),
-                evidence=Evidence(Level.TEXT, {"targets": ast.unparse(node)[:120]}),
-                stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Pad targets with -100, which cross entropy leaves out; or give it `ignore_index=pad_id`.",
-                    accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
-                ),
-            )
-            return
-
-
 def _collated(script: Script, project: Project) -> Iterator[Said]:
     """A collator pads labels of their own with what pads the input."""
     if "labels" not in script.source or not re.search(r"pad_sequence\(|\bpad|PAD", script.source):
@@ -145,6 +109,33 @@ _OF_PROMPTS = re.compile(
     r"|\w*(?:prompt|src|source|start|cut)\w*)|(?m:^\s*\w*(?:IGNORE)\w*\s*=\s*-100\s*$)"
 )
 """What takes the prompt out of the loss, which says nothing of padding."""
+
+
+_AS_PADDING = re.compile(rf"^\[({_PAD_ID})\] \* (?:len\((\w+)(?:\[['\"]input_ids['\"]\]|\.input_ids)?\)|(\w+)) \+ ")
+_OF_A_PROMPT = re.compile(r"^(?:p|src|q|n|x|user\w*|instr\w*|\w*(?:prompt|source|question|query|ctx)\w*)$")
+_TAKEN_OUT = re.compile(r"-100\b|IGNORE|ignore_index|[!=]=\s*[\w.]*pad|DataCollatorForLanguageModeling")
+
+
+def _prompts_as_padding(script: Script, project: Project) -> Iterator[Said]:
+    """`labels = [tok.pad_token_id] * len(prompt) + answer`, for a loss that leaves out -100 and nothing else."""
+    if "labels" not in script.source or "CausalLM" not in "".join(one.source for one in connected(script, project)):
+        return
+    if any(_TAKEN_OUT.search(code(one)) for one in connected(script, project)):
+        return
+    for node in ast.walk(script.tree):
+        value = _given_to_labels(node)
+        found = _AS_PADDING.match(ast.unparse(value)) if value is not None else None
+        if found is None or value is None or not _OF_A_PROMPT.match(found[2] or found[3]):
+            continue
+        yield Finding(
+            f"The prompt's labels are `{found[1]}`, and the model's loss leaves out -100 alone: it learns to predict that"
+            " token all through the prompt.",
+            place=place_of(script, value),
+            evidence=Evidence(Level.TEXT, {"labels": ast.unparse(value)[:120]}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Write -100 in its place.", accuracy="Loss on answers alone."),
+        )
+        return
 
 
 def _given_to_labels(node: ast.AST) -> ast.expr | None:
@@ -188,10 +179,7 @@ def _copied(script: Script) -> Iterator[Said]:
     collated = "DataCollatorForSeq2Seq" in code(script)
     pads = [call for call in script.calls if _pads(call) and (not collated or _pads_to_a_width(call))]
     answers = _answers(script) if pads else ()
-    for node in ast.walk(script.tree) if pads else ():
-        where = _labels(node)
-        if where is None:
-            continue
+    for where in _labelled(script) if pads else ():
         own = {one.id for one in ast.walk(where) if isinstance(one, ast.Name)}
         padded = next((call for call in pads if not _is_asked(call, answers, own)), None)
         if padded is None:
@@ -204,7 +192,7 @@ def _copied(script: Script) -> Iterator[Said]:
             stake=Stake(AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
-                "Set them to -100: `labels[attention_mask == 0] = -100`.",
+                "Set the labels of padding to -100: where the `attention_mask` of what they are made of is 0.",
                 accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
                 measure="dynotune prepare --config sft.yaml --show 3",
             ),
@@ -213,20 +201,30 @@ def _copied(script: Script) -> Iterator[Said]:
         return
 
 
-def _labels(node: ast.AST) -> ast.expr | None:
-    """The expression that labels are given, where it is the input as it stands."""
-    found: list[ast.expr] = []
+def _labelled(script: Script) -> Iterator[ast.expr]:
+    """What labels are given, where it is the input as it stands."""
+    rooms = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for room in (script.tree, *rooms):
+        given = given_in(room)
+        for node in own_nodes(room):
+            where = next((one for one in _labels(node) if is_input(one, given)), None)
+            if where is not None:
+                yield where
+
+
+def _labels(node: ast.AST) -> list[ast.expr]:
+    """The expressions that labels are given."""
     if (isinstance(node, ast.Assign) and re.search(r"\blabels\b", ast.unparse(node.targets[0]))) or (
         isinstance(node, ast.keyword) and node.arg == "labels"
     ):
-        found.append(node.value)
-    elif isinstance(node, ast.Dict):
-        found += [
+        return [node.value]
+    if isinstance(node, ast.Dict):
+        return [
             value
             for key, value in zip(node.keys, node.values, strict=True)
             if isinstance(key, ast.Constant) and key.value == "labels"
         ]
-    return next((one for one in found if _INPUT.fullmatch(ast.unparse(one))), None)
+    return []
 
 
 def _answers(script: Script) -> list[tuple[int, int, set[str]]]:

@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dynotune.audit.facts.beginnings import MARKS, Beginnings
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
@@ -13,45 +14,56 @@ from dynotune.audit.facts.together import connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.beginning_in_the_middle import beginning_in_the_middle, tokenizes
 
 _BEGINS = frozenset({"llama", "mistral", "gemma", "gemma2", "gemma3_text"})
 """Types whose templates write a beginning token and whose tokenizers add one."""
 
 _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with templates that write none
 
+_ADDED_BY_NONE = re.compile(r"smollm", re.IGNORECASE)
+
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     near = imported(script, project)
-    if not any(_WRITTEN.search(one.source) for one in (script, *near)) or not _begins(script, project):
+    models = _models(script, project)
+    if not models or any(one.model_type not in _BEGINS or _ADDED_BY_NONE.search(name) for name, one in models):
         return
     program = connected(script, project)
     if any(_ADDS_NONE.search(one.source) for one in program):
         return
+    rendered = not any(_NONE.search(name) for name, _ in models)
+    if rendered and any(_WRITTEN.search(one.source) for one in (script, *near)):
+        found = next(_twice(script, near, project), None)
+        if found is not None:
+            yield found
+            return
+    yield from beginning_in_the_middle(script, near)
+
+
+def _twice(script: Script, near: Sequence[Script], project: Project) -> Iterator[Said]:
     if any(_of_another(one, _marks(script, project)) for one in (script, *near)):
         return
+    own = Beginnings(script, near)
     functions = _functions(script)
     imports = {dotted.rpartition(".")[2] for dotted in script.imports.values()}
-    writers = {one.name for one in functions if _returns_rendered(one)}
-    writers |= {
-        one.name for other in near for one in _functions(other) if one.name in imports and _returns_rendered(one)
-    }
-    writers |= {name for one in (script, *near) for name in _templates(one)}
-    columns = {key for room in (*functions, script.tree) for key in _columns(room, _rendered(room, writers), writers)}
-    for other in near if _trains_on_text(script) else ():
-        makers = [one for one in _functions(other) if one.name in imports]
-        for inner in (one for maker in makers for one in ast.walk(maker) if isinstance(one, ast.FunctionDef)):
-            made = _as_text(inner, _rendered(inner, writers), writers)
-            if made is not None:
-                yield _finding(other, made, "The trainer")
-                return
-    yield from _prepared(script, project, writers)
+    columns = {key for room in (*functions, script.tree) for key in _columns(room, own)}
+    fields = _fields((script, *near))
+    if _trains_on_text(script):
+        for other in near:
+            makers = [one for one in _functions(other) if one.name in imports]
+            for inner in (one for maker in makers for one in ast.walk(maker) if isinstance(one, ast.FunctionDef)):
+                texts = Beginnings(other, imported(other, project))
+                made = _as_text(inner, texts, fields)
+                if made is not None:
+                    yield _finding(other, made, "The trainer", texts)
+        yield from _formatted(script, near, project)
+    yield from _prepared(script, project, own)
     for room in (*functions, script.tree):
-        rendered = _rendered(room, writers)
-        if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
-            yield _finding(script, text, "The trainer")
-            return
+        if _trains_on_text(script) and (text := _as_text(room, own, fields)) is not None:
+            yield _finding(script, text, "The trainer", own)
         for call in own_nodes(room):
-            first = _text_of(call) if isinstance(call, ast.Call) and _tokenizes(call) else None
+            first = _text_of(call) if isinstance(call, ast.Call) and tokenizes(call) else None
             if first is None or not isinstance(call, ast.Call):
                 continue
             column = (
@@ -59,17 +71,45 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 if isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Constant)
                 else None
             )
-            named = isinstance(first, ast.Name) and first.id in rendered
-            if not _is_rendered(first, writers) and not named and column not in columns:
+            if not own.begins(first, room) and column not in columns:
                 continue
             if any(word.arg == "add_special_tokens" or word.arg is None for word in call.keywords):
                 continue
-            yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
-            return
+            yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`", own)
 
 
-_MARKS = ("<|begin_of_text|>", "<s>", "<bos>")
-_WRITTEN = re.compile(rf"apply_chat_template|\.bos_token\b|[\"'](?:{'|'.join(map(re.escape, _MARKS))})")
+def _fields(files: Sequence[Script]) -> set[str]:
+    """Columns that TRL's trainer tokenises."""
+    named = (call.arguments.get("dataset_text_field") for one in files for call in one.calls)
+    return {"text"} | {one.value for one in named if one is not None and isinstance(one.value, str)}
+
+
+def _formatted(script: Script, near: Sequence[Script], project: Project) -> Iterator[Said]:
+    """By the trainer's `formatting_func`: a lambda, or a function of this file or of one that it imports."""
+    for call in script.calls_of("SFTTrainer"):
+        given = _argument(script, call.place.line, "formatting_func")
+        texts = Beginnings(script, near)
+        if isinstance(given, ast.Lambda) and texts.begins(given.body, given):
+            yield _finding(script, given.body, "The trainer", texts)
+        for one in (script, *near) if isinstance(given, ast.Name) else ():
+            texts = Beginnings(one, imported(one, project))
+            for function in _functions(one):
+                if isinstance(given, ast.Name) and function.name == given.id:
+                    returned = [node.value for node in own_nodes(function) if isinstance(node, ast.Return)]
+                    if returned and all(texts.begins(value, function) for value in returned):
+                        yield _finding(one, returned[-1] or function.body[-1], "The trainer", texts)
+
+
+def _argument(script: Script, line: int, name: str) -> ast.expr | None:
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Call) and node.lineno == line:
+            for word in node.keywords:
+                if word.arg == name:
+                    return word.value
+    return None
+
+
+_WRITTEN = re.compile(rf"apply_chat_template|\.bos_token\b|[\"'](?:{'|'.join(map(re.escape, MARKS))})")
 _ADDS_NONE = re.compile(r"add_bos_token[\"']?\s{0,4}[=:]\s{0,4}False")
 _LLAMA_3 = re.compile(r"llama-?3", re.IGNORECASE)
 _BY_HAND = re.compile(r"\w+\.bos_token\s*\+|\{\w+\.bos_token\}")
@@ -89,38 +129,19 @@ def _marks(script: Script, project: Project) -> set[str]:
 
 def _of_another(script: Script, marks: set[str]) -> bool:
     """A text begins with another family's mark, which is plain characters to this one's tokenizer."""
-    return any(re.search(rf"[\"']{re.escape(one)}", script.source) for one in _MARKS if one not in marks)
-
-
-def _templates(script: Script) -> Iterator[str]:
-    """Constants of the file that are text with a beginning token in front."""
-    for node in script.tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _starts(node.value):
-            yield node.targets[0].id
-
-
-def _starts(node: ast.expr) -> bool:
-    """A text that begins with the token itself: `tok.bos_token + ...`, `f"<s>{...}"`."""
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        node = node.left
-    if isinstance(node, ast.JoinedStr) and node.values:
-        first = node.values[0]
-        node = first.value if isinstance(first, ast.FormattedValue) else first
-    if isinstance(node, ast.Attribute):
-        return node.attr == "bos_token"
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(_MARKS)
+    return any(re.search(rf"[\"']{re.escape(one)}", script.source) for one in MARKS if one not in marks)
 
 
 _WRITES = re.compile(r"save_to_disk|to_json|to_parquet|to_csv|push_to_hub|json\.dumps?\(|\.write\(|jsonlines")
 _READS = re.compile(r"load_from_disk|load_dataset|from_json|read_json|read_parquet|from_parquet")
 
 
-def _prepared(script: Script, project: Project, writers: set[str]) -> Iterator[Said]:
+def _prepared(script: Script, project: Project, texts: Beginnings) -> Iterator[Said]:
     """A script renders rows to a column of text and writes them, and another one's trainer reads and tokenises them."""
     if not _WRITES.search(script.source) or script.calls_of("SFTTrainer"):
         return
     rooms = (*_functions(script), script.tree)
-    made = next((one for room in rooms if (one := _as_text(room, _rendered(room, writers), writers)) is not None), None)
+    made = next((one for room in rooms if (one := _as_text(room, texts, {"text"})) is not None), None)
     if made is None:
         return
     users = [one for one in project.scripts if one.calls_of("SFTTrainer") and one not in imported(script, project)]
@@ -128,35 +149,34 @@ def _prepared(script: Script, project: Project, writers: set[str]) -> Iterator[S
         return
     if "apply_chat_template" not in users[0].source and not users[0].calls_of("map"):
         call = users[0].calls_of("SFTTrainer")[0]
-        yield replace(_finding(script, made, f"The trainer of `{users[0].file}`"), also=(call.place,))
+        yield replace(_finding(script, made, f"The trainer of `{users[0].file}`", texts), also=(call.place,))
 
 
 def _functions(script: Script) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-def _columns(room: ast.AST, rendered: set[str], writers: set[str]) -> Iterator[str]:
+def _columns(room: ast.AST, texts: Beginnings) -> Iterator[str]:
     """Columns that a function of `map` gives rendered conversations to."""
     for node in own_nodes(room):
         value = node.value if isinstance(node, ast.Return) else None
         for key, held in zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ():
-            is_text = _is_rendered(held, writers) or (isinstance(held, ast.Name) and held.id in rendered)
-            if isinstance(key, ast.Constant) and isinstance(key.value, str) and is_text:
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and texts.begins(held, room):
                 yield key.value
 
 
-def _as_text(room: ast.AST, rendered: set[str], writers: set[str]) -> ast.expr | None:
-    """What a column `text` is given, where it is a rendered conversation."""
+def _as_text(room: ast.AST, texts: Beginnings, fields: set[str]) -> ast.expr | None:
+    """What a column that is trained on is given, where it begins so; of prompts with completions, the prompt."""
     for node in own_nodes(room):
         held: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             held = list(zip(node.keys, node.values, strict=True))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             held = [(node.targets[0].slice, node.value)]
+        names = {key.value for key, _ in held if isinstance(key, ast.Constant)}
+        prompts = {"prompt"} if {"prompt", "completion"} <= names else set()
         for key, value in held:
-            if not isinstance(key, ast.Constant) or key.value != "text":
-                continue
-            if _is_rendered(value, writers) or (isinstance(value, ast.Name) and value.id in rendered):
+            if isinstance(key, ast.Constant) and key.value in fields | prompts and texts.begins(value, room):
                 return value
     return None
 
@@ -171,26 +191,24 @@ def _trains_on_text(script: Script) -> bool:
     )
 
 
-def _finding(script: Script, call: ast.expr, what: str) -> Finding:
+def _finding(script: Script, call: ast.expr | ast.stmt, what: str, texts: Beginnings) -> Finding:
+    hand = texts.by_hand
+    by = "the chat template" if hand is None else f"`{ast.unparse(hand)[:40]}`, by hand"
     return Finding(
-        f"{what} tokenises a text that begins with the beginning token already (by the chat template, or by hand), and adds"
-        " another in front: rows begin with two.",
+        f"{what} tokenises a text that begins with the beginning token already (by {by}), and adds another in front: rows"
+        " begin with two.",
         place=place_of(script, call),
         evidence=Evidence(Level.TEXT, {"call": ast.unparse(call)[:80]}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as"
-            " they are.",
+            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as they are."
+            if hand is None
+            else "Take the beginning token out of the text: the tokenizer writes it.",
             accuracy="Rows begin as they will at inference.",
             measure="Print the first four ids of a row.",
         ),
     )
-
-
-def _begins(script: Script, project: Project) -> bool:
-    models = _models(script, project)
-    return bool(models) and all(one.model_type in _BEGINS and not _NONE.search(name) for name, one in models)
 
 
 def _models(script: Script, project: Project) -> list[tuple[str, Known]]:
@@ -208,53 +226,6 @@ def _models(script: Script, project: Project) -> list[tuple[str, Known]]:
         and len(node.value) < 100
     ]
     return [(str(name), found) for name in names if (found := known(name)) is not None]
-
-
-def _is_rendered(node: ast.AST, writers: set[str]) -> bool:
-    """Text by a template, or with the token in front; one for each of several, or of a function that returns one."""
-    if isinstance(node, ast.ListComp):
-        return _is_rendered(node.elt, writers)
-    if isinstance(node, ast.BinOp | ast.JoinedStr):
-        return _starts(node) or (isinstance(node, ast.BinOp) and _is_rendered(node.left, writers))
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        held = node.func.value
-        return (isinstance(held, ast.Name) and held.id in writers) or _starts(held)
-    if isinstance(node.func, ast.Name) and node.func.id in writers:
-        return True
-    if not isinstance(node.func, ast.Attribute) or node.func.attr != "apply_chat_template":
-        return False
-    return any(
-        word.arg == "tokenize" and isinstance(word.value, ast.Constant) and word.value.value is False
-        for word in node.keywords
-    )
-
-
-def _rendered(room: ast.AST, writers: set[str]) -> set[str]:
-    found: dict[str, bool] = {}
-    for node in own_nodes(room):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            if isinstance(node.value, ast.List) and not node.value.elts:
-                continue  # which is filled by what is appended
-            found[name] = found.get(name, True) and _is_rendered(node.value, writers)
-        elif isinstance(node, ast.Lambda):
-            found |= {one.arg: False for one in node.args.args}
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
-            name = ast.unparse(node.func.value)
-            found[name] = found.get(name, True) and bool(node.args) and _is_rendered(node.args[0], writers)
-    return {name for name, always in found.items() if always}
-
-
-def _returns_rendered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
-    return bool(returned) and all(_is_rendered(one, set()) for one in returned)
-
-
-def _tokenizes(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
-    return bool(re.fullmatch(r"([\w.]*\.)?\w*tok(enizer)?(\.(batch_)?encode(_plus)?)?", name))
 
 
 def _text_of(call: ast.Call) -> ast.expr | None:

@@ -11,7 +11,7 @@ from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.opened_again import opened_again
-from dynotune.audit.shapes.text_without_end import text_without_end
+from dynotune.audit.shapes.text_without_end import text_without_end, tokenised_without_end
 
 _ENDS = re.compile(
     r"eos|\beot|im_end|</s>|end_of_turn|end_of_text|endoftext|<\|end|\[/INST\]|apply_chat_template|chat_template"
@@ -19,6 +19,12 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 """What may put an end behind an answer, by whatever name."""
+
+PADS = re.compile(
+    r"pad_token(?:_id)?(?:[\"']\])?\s*=\s*[\w.]*eos_token(?:_id)?|[\"']pad_token[\"']:\s*[\w.]*eos_token"
+    r"|\b(?:pad|eos)_token_id=[\w.]*eos_token_id"
+)
+"""Where the end token is what rows are padded with, or where generation stops: in no row."""
 
 _BY_OTHERS = re.compile(
     r"SFTTrainer|DPOTrainer|Seq2SeqLM|\bT5|\bBart|MaskedLM|SequenceClassification|unsloth|torchtune"
@@ -33,6 +39,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _without_end(script, project)
     yield from opened_again(script, project)
     yield from text_without_end(script, project, _ENDS)
+    if "-100" not in script.source:
+        yield from tokenised_without_end(script, project, _ENDS, PADS)
 
 
 def _without_end(script: Script, project: Project) -> Iterator[Said]:
@@ -40,7 +48,7 @@ def _without_end(script: Script, project: Project) -> Iterator[Said]:
         return
     yield from _span_before_the_end(script)
     near = together(script, project)
-    sources = [code(one) for one in near]
+    sources = [PADS.sub("", code(one)) for one in near]
     if not any("CausalLM" in one for one in sources) or not any(
         re.search(r"Trainer\(|\.backward\(", one) for one in sources
     ):
@@ -181,7 +189,8 @@ RULE = Rule(
         " chat template and no trainer that adds one; a column of text (or ids with labels) that is the template of"
         " a row's whole conversation, or of turns whose last one is the assistant's, with `add_generation_prompt=True`, in a"
         " program that trains; a text that ends with a column of the row, for"
-        " the trainer of a TRL before 0.16, or Unsloth's, which add no end.",
+        " the trainer of a TRL before 0.16, or Unsloth's, which add no end; and one that a script tokenises so for"
+        " transformers' trainer.",
         proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
         deliberate=(
             "The rows themselves end with the end token's text.",

@@ -206,7 +206,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         text, change = "Set `neat_packing: true`", job.set("neat_packing", True)
     elif job.trainer is Trainer.AXOLOTL and attention(job) in ("", None) and _no_flash(job):
         why, key = "`sample_packing` with `flash_attention: false` has nothing that keeps samples apart", "packing"
-        text = "Set `attn_implementation: flash_attention_2` or `flex_attention`"
+        text = "Set `flash_attention: true`, or `flex_attention: true`"
     elif job.trainer is Trainer.AXOLOTL and attention(job) in ("", None) and _none_asked(job, project):
         why, key = (
             "`sample_packing` without an attention that keeps samples apart leaves it to `sdpa`, which does not",
@@ -217,7 +217,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         job.trainer is Trainer.AXOLOTL and attention(job) in ("sdpa", "eager") and not given(job, "pretraining_dataset")
     ):
         why, key = f"`sample_packing` under `{attention(job)}` has nothing that keeps samples apart", "packing"
-        text = f"Set `{job.called('attn_implementation')}` to flash or flex attention"
+        text = (
+            f"Set `flash_attention: true`, or `flex_attention: true`, in place of `{job.called('attn_implementation')}`"
+        )
     else:
         return
     yield _finding(why, job.place(key), job, text, change)

@@ -138,7 +138,7 @@ def _weights(script: Script) -> Finding | None:
     }
     for node in ast.walk(script.tree) if layers else ():
         call = node.value if isinstance(node, ast.Assign | ast.Subscript) else None
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in layers or not _dropped(node):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in layers or not _dropped(node, script):
             continue
         if len(call.args) > 4 or any(word.arg in ("need_weights", None) for word in call.keywords):
             continue
@@ -152,12 +152,18 @@ def _weights(script: Script) -> Finding | None:
     return None
 
 
-def _dropped(node: ast.AST) -> bool:
-    """`y, _ = attn(x, x, x)` and `attn(x, x, x)[0]`."""
+def _dropped(node: ast.AST, script: Script) -> bool:
+    """`y, _ = attn(x, x, x)`, `attn(x, x, x)[0]`, and a name that nothing reads."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Constant) and node.slice.value == 0
     target = node.targets[0] if isinstance(node, ast.Assign) else None
-    return isinstance(target, ast.Tuple) and len(target.elts) == 2 and ast.unparse(target.elts[1]) in ("_", "__")
+    if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
+        return False
+    name = ast.unparse(target.elts[1])
+    read = any(
+        isinstance(one, ast.Name) and one.id == name for one in ast.walk(script.tree) if one is not target.elts[1]
+    )
+    return name in ("_", "__") or (name.isidentifier() and not read)
 
 
 def _finding(message: str, place: Place, text: str) -> Finding:

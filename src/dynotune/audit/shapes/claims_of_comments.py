@@ -48,6 +48,28 @@ ANSWERS = re.compile(
     r" (?:masked|context only|excluded from the loss|ignored (?:in|by) the loss|left out of the loss)",
     re.IGNORECASE,
 )
+_OUT = re.compile(
+    r"\b(?:prompts?|prompt tokens|instructions?|questions?|users?'?(?: turns?| messages?| tokens)?)\b[^.]{0,30}"
+    r"\b(?:(?:do(?:es)?|is|are) (?:not|never)|(?:don|doesn|isn|aren)'t|never|no)\b (?:contribut\w+|count\w*|carr\w+|trained"
+    r"|learned|part of|in|get|have)\b(?: (?:for|to|in|any|on|part of))?(?: the)?(?: (?:loss|gradient|labels?))?",
+    re.IGNORECASE,
+)
+_OF_LOSS = re.compile(r"\bloss\b|\btrained on\b|\blearned\b", re.IGNORECASE)
+_ONLY = re.compile(
+    r"\bonly\b[^.]{0,30}\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b[^.]{0,40}"
+    r"\b(?:loss|trained on|learned|supervised|labels?)\b"
+    r"|\bmask(?:s|ed|ing)?(?: out)? (?:the |all |every )?(?:prompts?|instructions?|questions?|users?)\b",
+    re.IGNORECASE,
+)
+
+
+def wants_answers(text: str) -> bool:
+    """Whether a sentence says that the loss is on answers alone."""
+    if (out := _OUT.search(text)) is not None and _OF_LOSS.search(out[0]):
+        return not NOT_SO.search(text.replace(out[0], ""))
+    return bool(ANSWERS.search(text) or _ONLY.search(text)) and not NOT_SO.search(text)
+
+
 _APART = re.compile(
     r"\b(never|not|cannot|can't|don't|doesn't|no)\b[^.]*\b(see|sees|attend|attends|leak|leaks|look|mix|contaminat\w*)\b"
     r"|\b(isolated|kept apart|separate documents)\b",

@@ -1,7 +1,7 @@
 """A text tells people to install a package for speed or memory that nothing of the project asks for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynotune.audit.facts.job import Trainer
@@ -87,6 +87,12 @@ _LOOKS = re.compile(
 )
 """A line that only sees whether a package is there."""
 
+_OFF = re.compile(
+    r"\s*[\"']?\w+[\"']?\s*[:=]\s*[\"']?(?:false|off|no|null|none|~|disabled?|sdpa|eager|0)[\"']?,?(?=\s*(?:#.*)?$)",
+    re.IGNORECASE,
+)
+"""A line of a configuration that switches something off."""
+
 _MISSING = re.compile(
     r"\b(?:is |was |could )?not (?:be )?(?:found|installed|available|present|imported)\b", re.IGNORECASE
 )
@@ -102,6 +108,7 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
     jobs = [job for job in project.jobs if job.trainer in _READ_BY]
     if not jobs or len(jobs) < len(project.jobs) or any(job.holes for job in jobs):
         return
+    said: dict[tuple[str, str], list[Place]] = {}
     for file, number, text in _sentences(project):
         for found in _INSTALL.finditer(text):
             words = re.split(r"\s(?:for|to|and|if|as|which|it)\s", found[1])[0]
@@ -114,7 +121,10 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
             for package in _PACKAGES:
                 named = package.name.search(words)
                 if named is not None and not _in_use(package, project):
-                    yield _finding(named[1], package, Place(file, number))
+                    said.setdefault((file, named[1].replace("_", "-")), []).append(Place(file, number))
+    for (_, name), places in said.items():
+        package = next(one for one in _PACKAGES if one.name.search(name))
+        yield _finding(name, package, places, _switched_off(package, project))
 
 
 def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
@@ -150,7 +160,8 @@ def _in_use(package: _Package, project: Project) -> bool:
             continue
         told = (_INSTALL, _IN_WORDS) if file in project.documents else (_INSTALL,)
         lines = [line for line in text.split("\n") if not any(one.search(line) for one in told)]
-        kept = "\n".join(line for line in lines if not _LOOKS.match(line))
+        is_config = any(one.file == file for one in project.configs)
+        kept = "\n".join(line for line in lines if not (_LOOKS.match(line) or (is_config and _OFF.match(line))))
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.
@@ -160,11 +171,23 @@ def _in_use(package: _Package, project: Project) -> bool:
     )
 
 
-def _finding(name: str, package: _Package, place: Place) -> Finding:
+def _switched_off(package: _Package, project: Project) -> tuple[Place, str] | None:
+    """Where a configuration says that it is not wanted, and how."""
+    for config in project.configs:
+        for number, line in enumerate(project.texts.get(config.file, "").split("\n"), 1):
+            if (off := _OFF.match(line)) is not None and package.uses.search(line):
+                return Place(config.file, number), off[0].strip().rstrip(",")
+    return None
+
+
+def _finding(name: str, package: _Package, places: Sequence[Place], off: tuple[Place, str] | None) -> Finding:
+    why = package.why if off is None else f"`{off[1]}` in `{off[0].file}`:{off[0].line} leaves it unused"
+    *others, place = places  # the command stands behind the words
     return Finding(
-        f"`{place.file}` tells to install {name} for training, and nothing of this project asks for it: {package.why}.",
+        f"`{place.file}` tells to install {name} for training, and nothing of this project asks for it: {why}.",
         place=place,
         evidence=Evidence(Level.TEXT, {"installed": name, "asked for by": None}),
         stake=Stake(AtStake.CLARITY),
         remedy=Remedy(Risk.SAFE, "Take the sentence out, or ask for it in the settings after measuring it."),
+        also=(*others, *((off[0],) if off is not None else ())),
     )

@@ -3,6 +3,8 @@
 import ast
 import re
 
+from dynotune.audit.shapes.masked_where_found import masked_where_found
+
 STOPS = ("raise", "sys.exit", "exit(", "SystemExit", "os._exit", "pytest.skip")
 """What a branch says that lets nobody go on."""
 
@@ -34,6 +36,7 @@ def left_whole(function: ast.FunctionDef) -> ast.AST | None:
         or _takes_everything(function)
         or _only_where_found(function)
         or _in_one_expression(function)
+        or masked_where_found(function)
     )
 
 

@@ -32,6 +32,9 @@ def labels_the_wrong_way(project: Project) -> Iterator[Said]:
 def _of_a_script(script: Script) -> Iterator[Said]:
     for function in (one for one in ast.walk(script.tree) if isinstance(one, ast.FunctionDef)):
         for node in ast.walk(function):
+            if (by_role := _of_the_user(node)) is not None and "simulat" not in script.source.lower():
+                yield _by_role(script, by_role)
+                return
             value = _labels(node)
             if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
                 kept, out = ast.unparse(value.left), _OUT.match(ast.unparse(value.right))
@@ -48,6 +51,45 @@ def _of_a_script(script: Script) -> Iterator[Said]:
                     continue
                 yield _nothing(script, value)
                 return
+
+
+_USER = re.compile(
+    r"\b(?:role|from|speaker)['\"\]]* == ['\"](?:user|human)['\"]$|\brole['\"\]]* != ['\"](?:assistant|gpt)['\"]$"
+)
+_MASKED = re.compile(r"-100\b|IGNORE")
+
+
+def _of_the_user(node: ast.AST) -> ast.expr | None:
+    """`labels += ids if role == "user" else [-100] * len(ids)`, and the same in a branch."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.IfExp) and "label" in ast.unparse(node.target):
+        test, kept, out = node.value.test, [node.value.body], [node.value.orelse]
+    elif isinstance(node, ast.If) and len(node.body) == len(node.orelse) == 1:
+        test, kept, out = node.test, _put(node.body[0]), _put(node.orelse[0])
+    else:
+        return None
+    if not kept or not out or not _USER.search(ast.unparse(test)):
+        return None
+    return test if not _MASKED.search(ast.unparse(kept[0])) and _MASKED.search(ast.unparse(out[0])) else None
+
+
+def _put(node: ast.stmt) -> list[ast.expr]:
+    """What labels get more of."""
+    if isinstance(node, ast.AugAssign) and "label" in ast.unparse(node.target):
+        return [node.value]
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and re.match(r"\w*label\w*\.extend$", ast.unparse(call.func)):
+        return call.args[:1]
+    return []
+
+
+def _by_role(script: Script, test: ast.expr) -> Finding:
+    return _finding(
+        script,
+        test,
+        f"Where `{ast.unparse(test)[:60]}`, tokens keep their labels, and all others are taken out of the loss, which is the"
+        " wrong way round: the model learns what users say and no answer.",
+        "Keep the labels of the assistant's turns.",
+    )
 
 
 def _labels(node: ast.AST) -> ast.expr | None:

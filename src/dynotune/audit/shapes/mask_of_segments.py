@@ -13,20 +13,14 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
-_OUTER = re.compile(
-    r"(\w[\w.]*)(?:\[:, None, :, None\] == \1\[:, None, None, :\]"
-    r"|(?:\[(?::, )?:, None\]|\[\.\.\., :, None\]|\.unsqueeze\((?:-1|2|1)\)) == "
-    r"\1(?:\[(?::, )?None, :\]|\[\.\.\., None, :\]|\[None\]|\.unsqueeze\((?:-2|1|0)\)))"
-)
-"""`segments[:, :, None] == segments[:, None, :]`."""
-
 _DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):(\w+), \1:\2\] = ")
 """`block_diag(*blocks)`, and `mask[row, 0, start:end, start:end] = ...`."""
 
 _GIVEN = re.compile(
     r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return [^\n]*\bmask\b|return \w*mask"
     r"|\b(?:self\.)?\w*(?:bl(?:oc)?k|layer|attn|attention|decoder)\w*\([^()\n]*\b\w*mask\b"
-    r"|checkpoint\([^()\n]*\b\w*mask\b"
+    r"|checkpoint\([^()\n]*\b\w*mask\b|\b\w+\([^()\n]*\bmask=\w*mask"
+    r"|\bfor (?:\w+, )?(?P<one>\w+) in [^\n]*(?:bl(?:oc)?k|layer)\w*[^\n]*:\n[^\n]*\b(?P=one)\([^()\n]*\b\w*mask\b"
 )
 _PACKED = re.compile(r"seg|doc|pack|position_ids|boundar|cu_seqlens|lengths|sample_id|eos|bos", re.IGNORECASE)
 _SPARSE = re.compile(r"create_block_mask|flex_attention|varlen|flash_attn_func")
@@ -65,15 +59,43 @@ def _made(script: Script) -> ast.AST | None:
         if not isinstance(function, ast.FunctionDef) or "mask_mod" in function.name:
             continue
         text = ast.unparse(function)
-        if len(text) > 8_000 or not (_OUTER.search(text) or _DIAGONAL.search(text)):
+        if len(text) > 8_000 or not (_DIAGONAL.search(text) or any(_is_outer(one) for one in ast.walk(function))):
             continue
         if not _GIVEN.search(text) or not _PACKED.search(text) or not re.search(r"tril|triu|causal|<=|>=", text):
             continue
         for node in ast.walk(function):
-            if isinstance(node, ast.Assign | ast.Return | ast.AugAssign):
-                own = ast.unparse(node)
-                if _OUTER.search(own) or _DIAGONAL.search(own):
-                    return node
+            if isinstance(node, ast.Assign | ast.Return | ast.AugAssign) and (
+                _DIAGONAL.search(ast.unparse(node)) or any(_is_outer(one) for one in ast.walk(node))
+            ):
+                return node
+    return None
+
+
+def _is_outer(node: ast.AST) -> bool:
+    """`segments[:, :, None] == segments[:, None, :]`: each of a row's numbers against every other."""
+    sides: list[ast.expr] = []
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq) and len(node.comparators) == 1:
+        sides = [node.left, node.comparators[0]]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("eq", "ne"):
+        sides = node.args if len(node.args) == 2 else [node.func.value, *node.args]
+    held = [_widened(one) for one in sides]
+    return (
+        len(held) == 2 and held[0] is not None and held[0] == held[1] and ast.unparse(sides[0]) != ast.unparse(sides[1])
+    )
+
+
+def _widened(node: ast.expr) -> str | None:
+    """What is given one more axis; None: nothing is."""
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        is_wider = any(isinstance(one, ast.Constant) and one.value is None for one in parts)
+        return ast.unparse(node.value) if is_wider else None
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("unsqueeze", "view", "reshape")
+    ):
+        return ast.unparse(node.func.value)
     return None
 
 

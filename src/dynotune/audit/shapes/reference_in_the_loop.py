@@ -135,6 +135,8 @@ def _is_forward(script: Script, call: Call, frozen: frozenset[str], heads: froze
     called = re.match(r"[\w.]+", text)
     first = re.match(r"[\w.]+\(\s*([\w.]+)\s*[,)]", text)
     names = [found for found in (called and called[0], first and first[1]) if found]
+    if any(re.search(rf"^\s*{re.escape(name)} = \w+\s*$", script.source, re.MULTILINE) for name in names):
+        return False  # another name of the model that is trained
     return any(_REFERENCE.fullmatch(name) or name in frozen for name in names)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.rendered_text import rendered_texts
+from dynotune.audit.facts.rendered_text import rendered_texts, tokenised_texts
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -66,6 +66,43 @@ def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) ->
             measure="Print the last id of a row of `trainer.train_dataset`.",
         ),
         also=(*first.also, calls[0].place),
+    )
+
+
+_PACKS = re.compile(
+    r"group_texts|block_size|packing|concatenat|chain\(|SFTTrainer|UnslothTrainer|DPOTrainer|Seq2Seq|\bT5|MaskedLM"
+)
+
+
+def tokenised_without_end(
+    script: Script, project: Project, ends: re.Pattern[str], pads: re.Pattern[str]
+) -> Iterator[Said]:
+    """The same for transformers' own trainer, whose rows the script tokenises. pads: where the end token is padding."""
+    if not script.calls_of("Trainer") or "CausalLM" not in script.source:
+        return
+    jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRANSFORMERS]
+    if not jobs or any(known(job.get("model_name_or_path")) is None for job in jobs):
+        return
+    sources = [pads.sub("", code(one)) for one in together(script, project)]
+    if any(_PACKS.search(one) or ends.search(one) or _ADDS.search(one) for one in sources):
+        return
+    texts = [one for one in tokenised_texts(script, project) if one.ends_with_data and _ANSWER.search(one.last)]
+    if not texts or not all(one.known and len(one.literals) > 1 for one in texts):
+        return
+    yield Finding(
+        "Rows end with the answer's own text, and neither the tokenizer nor the trainer puts an end token behind it: the"
+        " model is never taught to stop.",
+        place=texts[0].place,
+        evidence=Evidence(Level.TEXT, {"trainer": "transformers", "end token": None}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Put `tokenizer.eos_token` behind the text of each row.",
+            effort=Effort.LINE,
+            accuracy="The end of an answer is learned.",
+            measure="Print the last id of a row of `trainer.train_dataset`.",
+        ),
+        also=texts[0].also,
     )
 
 

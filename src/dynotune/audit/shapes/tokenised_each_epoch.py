@@ -10,6 +10,8 @@ from dynotune.audit.facts.row_work import (
     decodes,
     heavy_calls,
     heavy_functions,
+    is_heavy,
+    last,
     work_of,
     work_of_loop,
     work_of_trainer,
@@ -53,7 +55,7 @@ def tokenised_each_epoch(script: Script, project: Project) -> Iterator[Said]:
     helpers = {name: work for one in near for name, work in heavy_functions(one).items()}
     works = {name: work for one in near for name, work in heavy_calls(one, [script], helpers).items()}
     for call in script.calls:
-        work = _work(script, call, works, near)
+        work = _work(script, call, works, near) or _by_a_transform(script, call, works)
         home = next((one for one in near if work is not None and one.file == work.place.file), None)
         if work is None or home is None or not _same_each_time(work, home):
             continue
@@ -86,13 +88,26 @@ def _work(script: Script, call: Call, works: dict[str, Call], near: Sequence[Scr
     return work_of_trainer(script, call, works, others)
 
 
+def _by_a_transform(script: Script, call: Call, works: dict[str, Call]) -> Call | None:
+    """`rows.set_transform(lambda batch: tok(batch["text"]))`, or the name of a function that does so."""
+    if last(call.name) not in ("set_transform", "with_transform") or _NOT_TRAINING.search(call.on or call.result):
+        return None
+    name = re.search(r"_transform\(\s*(?:partial\(|functools\.partial\()?(\w+)", text_at(script, call.place))
+    if name is not None and name[1] in works:
+        return works[name[1]]
+    lines = range(call.place.line, call.place.end_line + 1)
+    made = [one for one in script.calls if one.place.line in lines and one is not call and is_heavy(one, script)]
+    return made[0] if made and "lambda" in text_at(script, call.place) else None
+
+
 def _same_each_time(work: Call, home: Script) -> bool:
     """Text, made to the same tokens each time, and not kept anywhere."""
     functions = [around.name for around in work.around if around.kind == "function"]
     holder = next((around.name for around in work.around if around.kind == "class"), "")
     if decodes(work):
         return False
-    inside = _source(home, holder or functions[0]) if functions else text_at(home, work.place)
+    line = home.source.split("\n")[work.place.line - 1 : work.place.end_line]
+    inside = _source(home, holder or functions[0]) if functions else "\n".join(line)
     if _ON_PURPOSE.search(inside):
         return False
     return not (_ANEW.search(inside) or _KEEPS.search(inside) or _NO_TEXT.search(inside) or "__iter__" in functions)

@@ -10,7 +10,7 @@ from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
+from dynotune.audit.shapes.claims_of_comments import wants_answers
 
 _COPIED = re.compile(
     r"^(?:list\()?[\w.]*(?:\[['\"])?(?:input_ids|ids|tokens)(?:['\"]\])?(?:\.(?:copy|clone)\(\)|\[:\])?\)?$"
@@ -83,15 +83,18 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
     """In a comment, a docstring, an option's help, or a document."""
     for script in program:
         for line, text in script.comments.items():
-            if ANSWERS.search(text) and not NOT_SO.search(text):
+            if wants_answers(text):
                 return Place(script.file, line)
         for node in ast.walk(script.tree):
             said = str(node.value) if isinstance(node, ast.Constant) else ""
-            if 12 < len(said) < 400 and ANSWERS.search(said) and not NOT_SO.search(said):
+            if 12 < len(said) < 400 and wants_answers(said):
                 return place_of(script, node)
+    return claim_in_documents(project)
+
+
+def claim_in_documents(project: Project) -> Place | None:
     for file, document in project.documents.items():
         for number, whole in enumerate(document.split("\n"), 1):
-            for sentence in _SENTENCES.split(whole[:600]):
-                if ANSWERS.search(sentence) and not NOT_SO.search(sentence):
-                    return Place(file, number)
+            if any(wants_answers(sentence) for sentence in _SENTENCES.split(whole[:600])):
+                return Place(file, number)
     return None

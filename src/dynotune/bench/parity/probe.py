@@ -38,6 +38,7 @@ from dynotune.model.dropout import without_dropout
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import round_up
 from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import as_predicting
 from dynotune.train.start.device import set_up_process
 from dynotune.train.start.execution import Execution, context_of
 from dynotune.train.start.given import Given
@@ -153,8 +154,9 @@ def micro_batched(it: Opened, settings: WholeConfig, question: Question) -> Whol
     if settings.execution[0] == "off":
         return settings
     plan = it.material.plan
-    lengths = plan.spans.attention_of(plan.rows)[0]
-    longest = int(plan.spans.lengths_of(plan.rows).max())
+    spans = as_predicting(plan.spans)
+    lengths = spans.attention_of(plan.rows)[0]
+    longest = int(spans.lengths_of(plan.rows).max())
     tokens = round_up(longest if question.split == "least" else int(lengths.sum()))
     return settings.replace(micro_batch_tokens=max(64, tokens))
 

@@ -25,6 +25,7 @@ from dynotune.measure.steady import moved
 from dynotune.measure.traces.step import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
+from dynotune.plan.truncation import as_whole
 from dynotune.speedups.table import planned_rows
 from dynotune.speedups.whole_step import Presence
 from dynotune.train.faults.memory import MOST_LOWERINGS
@@ -206,11 +207,12 @@ class Stage:
     def lengths(self, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
         """Tokens of the examples in these steps (the first one, and how many), each once, and of all in the plan."""
         plan = self.run.plan
+        units = as_whole(plan.spans)  # whatever the arm computes of them
         rows = [step.rows for first, steps in spans for step in islice(plan.steps(first - 1), steps)]
         seen = np.unique(np.concatenate(rows)) if rows else plan.rows[:0]
         return {
-            "sample": plan.spans.lengths_of(seen).tolist(),
-            "plan": plan.spans.lengths_of(np.unique(plan.rows)).tolist(),
+            "sample": units.lengths_of(seen).tolist(),
+            "plan": units.lengths_of(np.unique(plan.rows)).tolist(),
         }
 
     def worst(self, say: Callable[[str], None]) -> dict[str, Any]:

@@ -26,7 +26,11 @@ ELEMENTS = 1024
 
 STAGES = 3
 """Tiles that a program of the backward pass has under way, since each waits for the sums along its rows. H200, 32,768 rows
-of 896, residual in float32, two rows a tile and 264 programs: 198 us with one, 131 with three."""
+of 896, residual in float32: 198 us with one (two rows a tile, 264 programs), 134 with three (one row, 1,056)."""
+
+WIDEST = 4096
+"""Elements of a tile up to which that is so. Those under way lie in shared memory, two times three tensors in float32 98,304
+bytes of it, which every GPU with 16 bits has but Turing; above it was not measured."""
 
 
 @cache
@@ -35,6 +39,13 @@ def tile(d: int) -> tuple[int, int, int]:
     block = triton.next_power_of_2(d)
     rows = max(1, ELEMENTS // block)
     return rows, block, min(32, max(1, rows * block // 512))
+
+
+def stages(x: Tensor, elements: int) -> int:
+    """Of a backward pass over tiles of so many elements, by the device that `x` is on."""
+    if elements > WIDEST or (x.is_cuda and torch.cuda.get_device_capability(x.device) < (8, 0)):
+        return 1
+    return STAGES
 
 
 def partials(warps: int) -> int:
@@ -89,7 +100,7 @@ class RmsNorm(torch.autograd.Function):
         partial = torch.empty(programs, d, dtype=torch.float32, device=x.device) if needs_weight else rstd_N
         if n:
             numbers = n, rows * -(-tiles // programs)
-            constants = d, ctx.offset, needs_x, needs_weight, rows, block, STAGES
+            constants = d, ctx.offset, needs_x, needs_weight, rows, block, stages(x, rows * block)
             _launch_backward(programs, (dy, x, weight, rstd_N, dx, partial), numbers, constants, warps)
         dweight = partial.sum(0).to(weight.dtype) if needs_weight else None
         return dx if needs_x else None, dweight, None, None, None, None

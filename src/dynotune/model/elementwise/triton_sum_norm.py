@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynotune.model.elementwise.launch import Launch
-from dynotune.model.elementwise.triton_norm import STAGES, normed, partials, through_norm, tile
+from dynotune.model.elementwise.triton_norm import normed, partials, stages, through_norm, tile
 
 
 class SumRmsNorm(torch.autograd.Function):
@@ -77,7 +77,8 @@ class SumRmsNorm(torch.autograd.Function):
             with_total = dtotal is not None
             given = dtotal.contiguous() if dtotal is not None else total
             numbers = n, rows * -(-tiles // programs)
-            constants = d, ctx.offset, with_total, needs_wide, needs_low, needs_weight, rows, block, STAGES
+            under_way = stages(total, rows * block)
+            constants = d, ctx.offset, with_total, needs_wide, needs_low, needs_weight, rows, block, under_way
             tensors = given, dy.contiguous(), total, weight, rstd_N, wide, low, partial
             _launch_backward(programs, tensors, numbers, constants, warps)
         da, db = (wide if of is total.dtype else low for of in ctx.of)

@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynotune.measure.evidence import Evidence
+from dynotune.plan.truncation import predicting
 from dynotune.speedups.activation import asked_policy
 from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Speedup
 from dynotune.speedups.expectation import Expectation, Holds
@@ -75,7 +78,8 @@ class StepGraphsSpeedup(Speedup):
         def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
             return Captured(run, inputs, parameters, sums, pool, "all")
 
-        return put_in(site, StepGraphs(site.model, make, busy_tokens(site.model), site.context.longest))
+        longest = int(predicting(np.array(site.context.longest)))
+        return put_in(site, StepGraphs(site.model, make, busy_tokens(site.model), longest))
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         graphs: StepGraphs = installed.detail
