@@ -1,6 +1,7 @@
 """Promise: every rule is asked about every subject, and is counted once: found, passed, or not checked with the reason."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from dynotune.audit.judging.rules_over import NONE_OF, judge
 from dynotune.audit.registry import rules
 from dynotune.audit.rule import Group, Page, Rule, Subject
 from dynotune.errors import ConfigError
-from tests.audit.made_up import a_finding
+from tests.audit.made_up import a_finding, audited
 
 PAGE = Page("a", "b", "c", "d", ("e",))
 JOB = Job(Trainer.TRL, Method.SFT, {})
@@ -63,3 +64,17 @@ def test_a_word_that_is_no_rule_is_refused() -> None:
         chosen(rules(), ["OPT0001"], [])
     with pytest.raises(ConfigError, match="leave no rule"):
         chosen(rules(), ["OPT001"], ["OPT"])
+
+
+def test_a_value_that_is_a_flags_default_is_found_by_the_flag_too(tmp_path: Path) -> None:
+    """Who mends the batch changes the default and not the call that passes it on."""
+    text = (
+        "import typer\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n\n"
+        "def main(rows: int = 1, steps: int = 64):\n"
+        '    args = TrainingArguments("out", per_device_train_batch_size=rows, gradient_accumulation_steps=steps)\n'
+        '    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "    Trainer(model, args, train_dataset=data).train()\n\n\ntyper.run(main)\n"
+    )
+    told = {"train.py": text, "README.md": "RTX 4090. Rows have 250 tokens on average.\n"}
+    (found,) = [one for one in audited(tmp_path, told).findings if one.code == "OPT004"]
+    assert 5 in [one.line for one in found.also]

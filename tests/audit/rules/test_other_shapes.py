@@ -175,7 +175,7 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("HST004", {"train.py": STAYS % ("", "net.device")}, True),
         ("HST004", {"train.py": STAYS % (".to('cuda')", "net.device")}, False),
         ("HST004", {"train.py": STAYS % ("\nnet.cuda()", "net.device")}, False),
-        ("HST004", {"train.py": STAYS % ("", "'cuda'")}, False),  # it stops at its first batch
+        ("HST004", {"train.py": STAYS % ("", "'cuda'")}, True),  # it stops at its first batch
         ("MSK050", {"train.py": MASKS % ("list(ids)", "at >= 0", "")}, True),
         ("MSK050", {"train.py": MASKS % ("ids.copy()", "ANSWER in text", "")}, True),
         ("MSK050", {"train.py": MASKS % ("list(ids)", "at >= 0", "    else:\n        return None\n")}, False),

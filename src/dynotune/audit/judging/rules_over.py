@@ -63,13 +63,17 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
 
 
 def _trails(project: Project) -> Mapping[Place, Sequence[Place]]:
-    """By the place of a setting in a script or a command: where in configurations its value is written. Who mends it
-    looks there."""
+    """By the place of a setting in a script or a command: where in configurations its value is written, or the flag whose
+    default it is. Who mends it looks there."""
     written = {config.file for config in project.configs}
     found: dict[Place, Sequence[Place]] = {}
     for job in project.jobs:
         for setting in job.settings.values():
-            trail = tuple(one for one in setting.via if one.file in written and one.file != setting.place.file)
+            trail = tuple(
+                one
+                for one in setting.via
+                if (one.file in written and one.file != setting.place.file) or (one.key.startswith("-") and one.line)
+            )
             if trail:
                 found[setting.place] = trail
     return found

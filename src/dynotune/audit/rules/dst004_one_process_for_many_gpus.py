@@ -31,7 +31,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 def _started_so(project: Project) -> Iterator[Said]:
     for launch in project.launches:
-        if launch.launcher or not launch.script or "CUDA_VISIBLE_DEVICES" in launch.variables:
+        if launch.launcher or not launch.script:
             continue
         if not launch.program.endswith(launch.script.rpartition("/")[2]):
             continue
@@ -39,12 +39,30 @@ def _started_so(project: Project) -> Iterator[Said]:
         if job is None or job.get("device_map"):
             continue
         asked = _allocated(launch, project)
-        if asked is not None:
+        if "CUDA_VISIBLE_DEVICES" in launch.variables:
+            yield from _shown(launch, job)
+        elif asked is not None:
             yield _asked_for(launch, job, asked)
         elif project.environment is None:
             yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
         elif len(project.environment.gpus) > 1:
             yield _finding(launch, job, len(project.environment.gpus))
+
+
+def _shown(launch: Launch, job: Job) -> Iterator[Finding]:
+    """`CUDA_VISIBLE_DEVICES=0,1,2,3 python train.py`."""
+    shown = launch.variables["CUDA_VISIBLE_DEVICES"]
+    named = re.fullmatch(r"\d+(,\d+)+", str(shown.value).replace(" ", "")) if shown.is_known else None
+    if named is None:
+        return
+    gpus = named[0].count(",") + 1
+    yield replace(
+        _finding(launch, job, gpus),
+        message=f"`{launch.script}` is started as one process, and `CUDA_VISIBLE_DEVICES={shown.value}` shows it {gpus}"
+        f" GPUs: {WHAT_THEN[job.trainer]}.",
+        evidence=Evidence(Level.TEXT, {"GPUs": gpus, "launcher": None}),
+        also=(job.home, shown.place),
+    )
 
 
 def _allocated(launch: Launch, project: Project) -> Allocation | None:

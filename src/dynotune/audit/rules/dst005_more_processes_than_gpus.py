@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.read.launchers.distribution import processes_of_a_node
 from dynotune.audit.read.launchers.makefile import rows_of_goals
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.launched_by_each_task import launched_by_each_task
 from dynotune.audit.shapes.nodes_that_do_not_join import nodes_that_do_not_join
 
 _JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\n"
@@ -27,6 +28,8 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
             for one in _started(allocation, project)
         )
         yield from (one for one in found if one is not None)
+        each = (launched_by_each_task(one, allocation, project, configs) for one in _started(allocation, project))
+        yield from [one for one in each if one is not None][:1]
         if _asked_otherwise(allocation, project):
             continue
         yield from _fewer(allocation, project, configs)
@@ -147,7 +150,8 @@ RULE = Rule(
     page=Page(
         what="`torchrun --nproc_per_node`, accelerate's `num_processes` or `deepspeed --num_gpus`, against `--gres=gpu:N`,"
         " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run; and `--nodes` against what torchrun or"
-        " accelerate are told of other machines (`--nnodes` and a rendezvous, `num_machines`).",
+        " accelerate are told of other machines (`--nnodes` and a rendezvous, `num_machines`); and Slurm's"
+        " tasks of a node, each of which may be such a launcher.",
         why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after"
         " them, once the job has waited for its machines. A launcher that knows of no other node starts a run of its own on"
         " each under `srun`, and they write over one another's checkpoints; without `srun` all nodes but one idle.",

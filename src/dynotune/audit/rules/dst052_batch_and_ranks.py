@@ -22,6 +22,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.accumulation_without_ranks import accumulation_without_ranks
+from dynotune.audit.shapes.both_shared_out import both_shared_out, both_shared_out_by_the_shell
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
 from dynotune.audit.shapes.divided_though_counted import divided_though_counted
@@ -51,17 +52,19 @@ _BATCHES = (
 def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from worked_out_wrongly(script, project)
+        yield from both_shared_out(script, project)
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
         yield from accumulation_without_ranks(launch, project)
         yield from divided_by_both(launch, project)
+        yield from both_shared_out_by_the_shell(launch, project)
         yield from divided_though_counted(launch, project)
         yield from fewer_micro_batches_than_ranks(launch, project)
 
 
 def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
     """In one file: also for the rule that asks whether a claimed batch is right."""
-    if "/" not in code(script) or not on_several(script, project):
+    if not re.search(r"[/*]", code(script)) or not on_several(script, project):
         return
     values = values_of(script)
     elsewhere: set[str] | None = None
@@ -77,6 +80,8 @@ def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
         elif "split_batches" not in script.source and (name in _BATCHES or _ALREADY_EACH.search(name)):
             held = _bare(value)
             yield from _batch(script, name, held, at, project) if held is not None else ()
+        if isinstance(at, ast.keyword) and name in _OF_EACH:
+            yield from _multiplied(script, name, value, at, values)
 
 
 def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
@@ -171,6 +176,30 @@ def _divided_elsewhere(script: Script) -> set[str]:
     ranks = r"[\w.()\"'\[\]]*(?:" + RANKS.pattern + ")"
     each = re.finditer(rf"\b(\w+)(?=['\"\]]*\s*//?=?\s*\(?{ranks})", script.source, re.IGNORECASE)
     return {found[1].lower() for found in each}
+
+
+_OF_EACH = ("per_device_train_batch_size", "per_device_eval_batch_size")
+
+
+def _multiplied(script: Script, name: str, value: ast.expr, at: ast.AST, values: Values) -> Iterator[Said]:
+    """`per_device_train_batch_size=micro * world_size`: the trainer gives as much to each process."""
+    if not any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult) for one in ast.walk(value)):
+        return
+    if power_of_ranks(value, values) != 1:
+        return
+    yield Finding(
+        f"`{name} = {ast.unparse(value)}` multiplies what each process takes by the number of processes: with N of them a"
+        " step holds N x N times the rows of one micro-batch.",
+        place=place_of(script, at),
+        evidence=Evidence(Level.TEXT, {"batch": ast.unparse(value)}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Give the rows of one process: the trainer multiplies by their number itself.",
+            accuracy="Steps hold the rows that were meant.",
+            measure="Print the rows of a step: micro-batch x accumulation x processes.",
+        ),
+    )
 
 
 def _bare(value: ast.expr) -> ast.BinOp | None:

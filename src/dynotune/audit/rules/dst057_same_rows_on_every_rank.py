@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops, text_at
@@ -23,6 +24,7 @@ _NOTHING = re.compile(r"device_ids\s*=\s*\[[^\]\n]*\]|gpus?\[[^\]\n]*\]|^\s*(?:f
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _not_prepared(script, project)
     near = [_NOTHING.sub("", code(one)) for one in together(script, project)]
     if not any(_WRAPPED.search(text) for text in near) or any(_DIVIDED.search(text) for text in near):
         return
@@ -51,6 +53,52 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 also=(loop.place,),
             )
             return
+
+
+_PREPARES = re.compile(r"\.prepare(?:_data_loader)?\(([^)]*)\)")
+
+
+def _not_prepared(script: Script, project: Project) -> Iterator[Said]:
+    """A loader that a loop of Accelerate's reads, and that was never given to `prepare`, on several processes."""
+    if "Accelerator(" not in script.source or not any(_started_on_several(one) for one in project.launches):
+        return
+    text = code(script)
+    handed = " ".join(_PREPARES.findall(text))
+    others = re.sub(r"\.prepare\(|Accelerator", "", text)
+    if not handed or "*" in handed or _DIVIDED.search(others) or "skip_first_batches" in text:
+        return
+    for loop in loops(script):
+        read = set(re.findall(r"\w+", loop.text.partition("\n")[0].partition(" in ")[2]))
+        for call in script.calls_of("DataLoader"):
+            name = call.result
+            if (
+                name not in read
+                or re.search(rf"\b{name}\b", handed)
+                or {"sampler", "batch_sampler"} & set(call.arguments)
+            ):
+                continue
+            if not any("accelerat" in one.on.lower() for one in loop.has("backward")):
+                continue
+            yield Finding(
+                f"`{name}` was not given to `accelerator.prepare`: nothing divides its rows, and each of N processes goes"
+                " over all of them; batches stay on the CPU besides.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"prepared": handed[:80]}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    f"Prepare it with the model: `{name} = accelerator.prepare({name})`.",
+                    accuracy="Every row is seen once an epoch.",
+                    measure="Print the first row's id on each rank.",
+                ),
+                also=(loop.place,),
+            )
+            return
+
+
+def _started_on_several(launch: Launch) -> bool:
+    counts = [launch.launcher_flags.get(name) for name in ("num_processes", "nproc_per_node")]
+    return any(one is not None and type(one.value) is int and one.value > 1 for one in counts)
 
 
 _DRAWS = ("randint", "randperm", "choice", "sample", "integers", "shuffle", "permutation", "rand")

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from dynotune.audit.facts.moved import root, was_moved
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import Loop, helpers, loops, on_device, per_step, place_of, text_at
@@ -166,8 +167,6 @@ def _compared(
     """`if loss < best:` and `if loss.isnan():`, where the loss is a tensor still. bodies: of loops, by their lines."""
     losses = {call.on for call in loop.has("backward") if call.on and re.fullmatch(r"(\w+\.)*\w*loss\w*", call.on)}
     losses = {one for one in losses if not any(name == one or name.endswith(f".{one}") for name in numbers)}
-    if not losses:
-        return
     for test in _tests(bodies.get(loop.place.line, ())):
         first = test.values[0] if isinstance(test, ast.BoolOp) else test
         first = first.operand if isinstance(first, ast.UnaryOp) else first
@@ -175,8 +174,21 @@ def _compared(
         compared = any(ast.unparse(side) in losses for side in sides) and not isinstance(first, ast.Name)
         compared = compared and not any(isinstance(one, ast.Is | ast.IsNot) for one in getattr(first, "ops", ()))
         asked = re.fullmatch(r"([\w.]+)\.is(nan|inf|finite)\(\)(\.(any|all)\(\))?", ast.unparse(first))
-        if compared or (asked and asked[1] in losses):
+        if compared or (asked and asked[1] in losses) or _counts(script, loop, first):
             yield _branch(script, place_of(script, first))
+
+
+_COUNTS = frozenset({"sum", "any", "all", "max", "min", "mean", "count_nonzero"})
+
+
+def _counts(script: Script, loop: Loop, test: ast.expr) -> bool:
+    """`if (batch["labels"] != -100).sum() == 0:` of a batch that is on the device."""
+    side = test.left if isinstance(test, ast.Compare) else test
+    if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr == "item":
+        return False  # a read, which is said as one
+    if not isinstance(side, ast.Call) or not isinstance(side.func, ast.Attribute) or side.func.attr not in _COUNTS:
+        return False
+    return was_moved(script, root(side.func.value), loop.place, test.lineno)
 
 
 def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
@@ -217,7 +229,8 @@ def _inner(script: Script, call: Call) -> str:
 def _waits(script: Script, call: Call) -> bool:
     last = call.name.rpartition(".")[2]
     if last in _READS and call.on:
-        return (bool(_OF_THE_MODEL.search(call.on)) or _is_of_device(script, call.on)) and not _HOST.search(call.on)
+        of_device = bool(_OF_THE_MODEL.search(call.on)) or _is_of_device(script, call.on) or _was_moved(script, call)
+        return of_device and not _HOST.search(call.on)
     if (call.name in ("float", "print") and not call.on) or _shows(call, last):
         if re.search(r"\bloss\s*=.*(\.item\(|float\(|\.tolist\()", script.source):
             return False  # it may be a number already
@@ -242,6 +255,17 @@ def _is_of_device(script: Script, on: str) -> bool:
     if re.search(rf"\ball_reduce\(\s*{word}\b", script.source) and "gloo" not in script.source:
         return True
     return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
+
+
+def _was_moved(script: Script, call: Call) -> bool:
+    """It reads a batch that the same loop has put on the device before."""
+    if call.loop is None:
+        return False
+    try:
+        name = root(ast.parse(call.on.strip(), mode="eval").body)
+    except SyntaxError:
+        return False
+    return bool(name) and was_moved(script, name, call.loop, call.place.line)
 
 
 _SHOWN_BY = re.compile(

@@ -118,9 +118,10 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
         if not isinstance(method, ast.FunctionDef) or method.name not in run:
             continue
         for statement in _always(method.body):
-            if isinstance(statement.test, ast.Compare) and _counted(statement.test):
-                yield statement.test
-            test = statement.test.operand if isinstance(statement.test, ast.UnaryOp) else statement.test
+            whole_test = _behind_its_being_there(statement.test)
+            if isinstance(whole_test, ast.Compare) and _counted(whole_test):
+                yield whole_test
+            test = whole_test.operand if isinstance(whole_test, ast.UnaryOp) else whole_test
             if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
                 whole = ast.unparse(test)
                 reads = test.func.attr in ("any", "all") and not test.args and not whole.startswith("np.")
@@ -128,6 +129,16 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
                     ("torch.isnan", "torch.any(", "torch.all(", "torch.equal(", "torch.allclose(")
                 ):
                     yield test
+
+
+def _behind_its_being_there(test: ast.expr) -> ast.expr:
+    """`mask.all()` of `mask is not None and mask.all()`: asked wherever there is a mask."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) == 2:
+        first, second = test.values
+        name = re.fullmatch(r"(\w+) is not None|self\.training", ast.unparse(first))
+        if name is not None and (name[1] is None or re.search(rf"\b{name[1]}\b", ast.unparse(second))):
+            return second
+    return test
 
 
 def _calls_always(method: ast.FunctionDef) -> Iterator[str]:

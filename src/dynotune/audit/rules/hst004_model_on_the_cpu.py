@@ -1,9 +1,10 @@
 """HST004: the model is loaded to the host's memory and stays there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.cards import CARD
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.put_on import MOVES, is_given_on, is_moved_at_once, name_of
 from dynotune.audit.facts.script import Call, Script
@@ -20,6 +21,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     generates = [*_generates(script)]
     yield from generates or scored_on_the_cpu(script, project)
     yield from _sent_there(script, project)
+    yield from _asked_for(script, project)
     yield from _second(script)
 
 
@@ -94,7 +96,8 @@ _GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES|\bcuda\b|\bGPUs?\b|\b[A
 
 
 def _sent_there(script: Script, project: Project) -> Iterator[Said]:
-    """A loop's model goes to a device that is "cpu", in a project for a GPU. `use_cpu` is asked for, and is left alone."""
+    """A loop's model goes to a device that is "cpu", in a project for a GPU. A trainer's `use_cpu` is
+    another matter."""
     if not any(_GPU.search(text) for text in (*project.texts.values(), *project.documents.values())):
         return
     yield from _accelerated(script, project)
@@ -119,6 +122,35 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
             remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
         )
+
+
+_FOR_A_GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES=\d|--nproc[_-]per[_-]node[= ]+[2-9]")
+_OF_THE_HOST = re.compile(r"\bCPUs?\b|\blaptop\b|use_cpu|no_cuda", re.IGNORECASE)
+
+
+def _asked_for(script: Script, project: Project) -> Iterator[Said]:
+    """A trainer's `use_cpu: true`, literally, in a project whose launchers or documents name a GPU and never the CPU."""
+    for job in project.jobs:
+        setting = job.setting("use_cpu") or job.setting("no_cuda")
+        if script.file not in job.files or setting is None or setting.value is not True or setting.others:
+            continue
+        texts = [text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb"))]
+        texts += project.documents.values()
+        named = any(_FOR_A_GPU.search(text) or CARD.search(text) for text in texts)
+        if (
+            not named
+            or any(_OF_THE_HOST.search(text) for text in texts)
+            or any(one.key[:1] == "-" for one in setting.via)
+        ):
+            continue
+        yield Finding(
+            f"`{job.called(setting.name)}: true` trains on the CPU, in a project whose files name a GPU.",
+            place=setting.place,
+            evidence=Evidence(Level.RESOLVED, {setting.name: True}),
+            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            remedy=Remedy(Risk.NUMERIC, f"Take `{job.called(setting.name)}` out.", (job.remove(setting.name),)),
+        )
+        return
 
 
 def _is_given_another(text: str, script: Script) -> bool:
@@ -214,14 +246,22 @@ def _trains(script: Script, project: Project) -> Iterator[Said]:
     follows = (
         rf"\.to\(\s*(device\s*=\s*)?{re.escape(call.result or 'model')}\.device\b"  # batches that go where the model is
     )
-    if any(MOVES.search(re.sub(follows, "(", code(one))) for one in near):
+    texts = {one.file: re.sub(follows, "(", code(one)) for one in near}
+    moved_alone = any(MOVES.search(text) for text in texts.values())
+    if moved_alone and not _only_batches_move(script, call, near, texts):
         return
-    if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
+    mapped = call.arguments.get("device_map")
+    if {"quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
+        return
+    if mapped is not None and (mapped.value != "cpu" or mapped.others or moved_alone):
         return
     if leads_out(near, project):
         return  # the project's own code may move it
     name = call.arguments.get("pretrained_model_name_or_path")
     which = f"`{name.value}`" if name is not None and isinstance(name.value, str) else "The model"
+    if moved_alone:
+        yield _apart(which, call)
+        return
     yield Finding(
         f"{which} is loaded to the CPU and nothing in the loop's files moves it: the loop trains there.",
         place=call.place,
@@ -231,6 +271,48 @@ def _trains(script: Script, project: Project) -> Iterator[Said]:
             Risk.NUMERIC,
             f"Move model and batches: `{call.result or 'model'}.to(device)` before the optimizer is made.",
             measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+_MOVED = re.compile(r"([A-Za-z_][\w.]*(?:\[[^\]\n]*\])?)\.(?:to|cuda)\(|(?P<other>\)\.(?:to|cuda)\()")
+
+
+def _only_batches_move(script: Script, call: Call, near: Sequence[Script], texts: Mapping[str, str]) -> bool:
+    """The one program file moves tensors by `.to(...)` within its loops, and the model, which nothing else gets, never."""
+    if call.place.file != script.file or len(near) > 2 or is_moved_at_once(script, call):
+        return False
+    name = name_of(script, call)
+    if not name:
+        return False
+    text = texts[script.file]
+    if is_given_on(name, text) or re.search(rf"\bself\.{name}\b", text):
+        return False
+    places = [loop.place for loop in loops(script)]
+    rest = text
+    for found in _MOVED.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        receiver = (found[1] or "").split(".")[0].split("[")[0]
+        if (
+            found["other"]
+            or receiver in (name, "self", "model")
+            or not any(place.line <= line <= place.end_line for place in places)
+        ):
+            return False
+        rest = rest.replace(found[0], "", 1)
+    others = [other for file, other in texts.items() if file != script.file]
+    return not any(MOVES.search(one) for one in (rest, *others))
+
+
+def _apart(which: str, call: Call) -> Finding:
+    return Finding(
+        f"{which} is loaded to the CPU and nothing moves it, while the loop moves its batches: the first one stops the run,"
+        " for weights and inputs are on two devices.",
+        place=call.place,
+        evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL, f"Move it too: `{call.result or 'model'}.to(device)` before the optimizer is made."
         ),
     )
 

@@ -13,6 +13,9 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 SMALL = 0.4
 """Billions of parameters below which a step is short enough for it to matter."""
 
+SMALL_ALONE = 1.6
+"""The same on one GPU, where no comment stands beside it. Unsloth's own notebooks log each of their 60 steps."""
+
 SMALL_OF_SEVERAL = 9.0
 """The same where several ranks wait for each other, too."""
 
@@ -30,7 +33,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     ranks = int(number(job, "num_processes") or 1)
     tracker = _tracker(job)
-    limit = SMALL_OF_SEVERAL if ranks > 1 else SMALL_WITH_A_TRACKER if tracker else SMALL
+    alone = SMALL if job.trainer is Trainer.UNSLOTH or _reports_to_nobody(job) else SMALL_ALONE
+    limit = SMALL_OF_SEVERAL if ranks > 1 else SMALL_WITH_A_TRACKER if tracker else alone
     if model is None or model.billions is None or model.billions > limit:
         return
     if (ranks > 1 or model.billions > SMALL) and (job.method not in _SHORT_STEPS or _explained(job, project)):
@@ -42,9 +46,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         if ranks > 1
         else f"`{job.called('logging_steps')}: 1` reads the loss from the device and writes to {tracker} at every step of a"
         f" {model.billions:g}B model: the host waits each time, before it launches the next step."
-        if model.billions > SMALL
+        if model.billions > SMALL and tracker
         else f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
-        " model, whose steps are short: the host cannot run ahead.",
+        " model, whose steps are short: the host waits each time, and cannot run ahead.",
         place=job.place("logging_steps"),
         evidence=Evidence(
             Level.RESOLVED,
@@ -77,6 +81,11 @@ def _tracker(job: Job) -> str:
     return named if isinstance(named, str) and named not in ("none", "all", "") else ""
 
 
+def _reports_to_nobody(job: Job) -> bool:
+    """Written down: the numbers are printed alone."""
+    return job.is_given("report_to") and job.get("report_to") in ("none", ["none"])
+
+
 def _explained(job: Job, project: Project) -> bool:
     """A comment stands beside the setting, where its value is written."""
     setting = job.setting("logging_steps")
@@ -98,9 +107,9 @@ RULE = Rule(
         " what takes the time, and each wait empties the queue. With several ranks the loss is gathered first, so that each"
         " step ends with a wait for the slowest.",
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
-        f" or more, or below {SMALL_WITH_A_TRACKER:g} billion where `report_to` names a tracker;"
-        f" with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
-        " it and a step generates no text.",
+        f" or more, below {SMALL_ALONE:g} billion without a comment beside it, below {SMALL_WITH_A_TRACKER:g} billion where"
+        f" `report_to` names a tracker; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no"
+        " comment stands beside it and a step generates no text.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),
         sources=(

@@ -17,12 +17,16 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ngradien
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
-    for job in project.jobs:
-        yield from _asked_for(job, project)
+    stopped: set[str] = set()
     for script in project.scripts:
         yield from _by_default(script, project)
         yield from _switched_on(script, project)
-        yield from _under_adapters(script, project)
+        for found in _under_adapters(script, project):
+            stopped.add(script.file)
+            yield found
+    for job in project.jobs:
+        if not stopped & set(job.files):  # said already, and what comes of it
+            yield from _asked_for(job, project)
 
 
 _LETS_GRADIENTS_IN = re.compile(
@@ -132,7 +136,7 @@ ENABLES_INPUTS = (5, 0)
 embedding whoever has made the adapters (4.57 does so only for those of its own `add_adapter`)."""
 
 
-def _under_adapters(script: Script, project: Project) -> Iterator[Said]:
+def _under_adapters(script: Script, project: Project) -> Iterator[Finding]:
     """Checkpointing is switched on for a model that has adapters already, by a release that is re-entrant by default and
     leaves the frozen embedding's output without a gradient. PEFT lets gradients in where it was on before."""
     pinned = project.pinned("transformers")
@@ -179,14 +183,18 @@ def _by_a_trainer(script: Script, wraps: Call, project: Project, pinned: tuple[i
         ):
             continue
         what = "`gradient_checkpointing: true` for a model that `get_peft_model` has made"
-        yield _gets_none(what, job.place("gradient_checkpointing"), wraps.place, pinned)
+        if isinstance(given, Mapping) and given.get("use_reentrant") is True:
+            yield _gets_none(what, job.place("gradient_checkpointing_kwargs"), wraps.place, pinned, asked=True)
+        else:
+            yield _gets_none(what, job.place("gradient_checkpointing"), wraps.place, pinned)
         return
 
 
-def _gets_none(what: str, place: Place, wraps: Place, pinned: tuple[int, ...]) -> Finding:
+def _gets_none(what: str, place: Place, wraps: Place, pinned: tuple[int, ...], asked: bool = False) -> Finding:
     version = ".".join(map(str, pinned))
+    why = "`use_reentrant: true` is asked for" if asked else f"in transformers {version} it is re-entrant"
     return Finding(
-        f"{what}: in transformers {version} it is re-entrant, and the frozen embedding's output needs no gradient, so that"
+        f"{what}: {why}, and the frozen embedding's output needs no gradient, so that"
         " adapters get none: the backward pass stops, or trains nothing.",
         place=place,
         evidence=Evidence(Level.TEXT, {"transformers": version, "adapters": wraps.line}),

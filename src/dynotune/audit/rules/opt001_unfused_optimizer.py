@@ -7,6 +7,7 @@ from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.facts.steps import loops, on_device, text_at
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -112,8 +113,14 @@ def _optimizers(script: Script) -> Iterator[Call]:
             yield call  # a loop over the weights in Python, which takes none of these arguments
         elif call.name in named or (call.name and call.name in chosen):
             told = {"fused", "foreach", "capturable", "differentiable", "**"} & set(call.arguments)
-            if not told or (told == {"foreach"} and call.arguments["foreach"].value is False):
+            off = {name for name in told & {"fused", "foreach"} if _is_off(call.arguments[name])}
+            if told == off:
                 yield call
+
+
+def _is_off(given: Setting) -> bool:
+    """Literally, and by no flag."""
+    return given.value is False and not given.others and not given.via
 
 
 _OF_TRANSFORMERS = frozenset({"transformers.AdamW", "transformers.optimization.AdamW"})

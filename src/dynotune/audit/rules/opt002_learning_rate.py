@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import adapters, number
+from dynotune.audit.facts.adapted import trains_adapters
+from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Method
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -35,7 +36,7 @@ TRIAL = 50
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    rate, lora = number(job, "learning_rate"), adapters(job)
+    rate, lora = number(job, "learning_rate"), trains_adapters(job, project)
     optim = job.get("optim")
     if rate is None or lora is None or job.method not in (Method.SFT, Method.DPO) or not job.is_given("learning_rate"):
         return

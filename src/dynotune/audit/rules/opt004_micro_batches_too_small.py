@@ -37,7 +37,7 @@ _SFT = (
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     rows, accumulation = micro_batch(job), _accumulation(job)
-    length = max_length(job) or longest_row(project) or _context(job)
+    length = max_length(job) or longest_row(project) or _context(job) or _alone(project)
     model, lora = sized(job), adapters(job)
     if rows is None or length is None or accumulation is None or accumulation < 2 or not on_gpu(job):
         return
@@ -85,6 +85,12 @@ def _context(job: Job) -> int | None:
     """Of a model of one's own, in a loop of one's own: windows of its length."""
     length = number(job, "own_model_context")
     return int(length) if length and length >= 1 else None
+
+
+def _alone(project: Project) -> int | None:
+    """Tokens of a row in the mean, where nothing limits rows; None: something may join rows."""
+    texts = [*project.documents.values(), *(one.source for one in project.scripts)]
+    return usual_row(project) if not any("pack" in text.lower() for text in texts) else None
 
 
 def _usual(job: Job, rows: int, project: Project) -> int | None:

@@ -15,6 +15,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.advanced_once_an_epoch_by_lightning import advanced_once_an_epoch_by_lightning
 from dynotune.audit.shapes.counted_in_epochs import counted_in_epochs
 from dynotune.audit.shapes.counted_in_micro_batches import counted, counted_in_micro_batches
+from dynotune.audit.shapes.counted_without_epochs import counted_without_epochs
 from dynotune.audit.shapes.shared_out_twice import shared_out_twice
 
 _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealing\w+|SequentialLR|ReduceLROnPlateau")
@@ -24,6 +25,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _too_often(script)
     yield from counted_in_micro_batches(script)
     yield from counted_in_epochs(script)
+    yield from counted_without_epochs(script)
     yield from advanced_once_an_epoch_by_lightning(script)
     yield from _never(script, project)
     yield from _for_every_process(script, project)
@@ -209,7 +211,7 @@ RULE = Rule(
         detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or the other way"
         " round, where its number of steps is `len` of a loader with nothing that divides it, also under"
         " Accelerate's `accumulate`; or a number of epochs that is advanced at every batch, and the other way round, also"
-        " by Lightning's default interval; or a"
+        " by Lightning's default interval; or the batches of one epoch in a run of several, or rows instead of batches; or a"
         " schedule that is made,"
         " and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
         " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"

@@ -4,15 +4,18 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.ranks import on_several
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import Loop, loops
+from dynotune.audit.facts.steps import Loop, accumulation, loops
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.accumulation_not_told import accumulation_not_told
 
-_ENTERS = re.compile(r"\.accumulate\(|no_sync\(|sync_gradients|trigger_sync_in_backward")
+_ENTERS = re.compile(
+    r"\.accumulate\(|no_sync\(|sync_gradients\s*=(?!=)|_set_sync_gradients|_do_sync\b|trigger_sync_in_backward"
+)
 _BY_HAND = re.compile(r"\bloss\w*\s*(=\s*\w*loss\w*\s*/|/=)\s*\(?\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
 _IN_CALL = re.compile(r"backward\(\s*\(?\s*\w*loss\w*\s*/\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
 
@@ -25,6 +28,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     every = made.arguments["gradient_accumulation_steps"]
     told = isinstance(every.value, int) and every.value != 1
     shown = str(every.value) if told else "gradient_accumulation_steps"
+    yield from _not_prepared(script, made, shown)
     enters = any(_ENTERS.search(one.source) for one in together(script, project))
     for loop in loops(script):
         backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower() or call.on == made.result]
@@ -41,6 +45,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 "Take the division out.",
                 (made.place,),
             )
+        elif not enters and accumulation(script, loop)[1]:
+            if on_several(script, project):
+                yield _sent_each_time(backward[0].place, made, shown)
         elif not enters:
             yield _finding(
                 script,
@@ -54,6 +61,48 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 (made.place,),
             )
         return
+
+
+def _not_prepared(script: Script, made: Call, shown: str) -> Iterator[Said]:
+    """The optimizer of a loop under `accumulate` was not given to `prepare`: nothing holds its steps back."""
+    handed = " ".join(re.findall(r"\.prepare(?:_optimizer)?\(([^)]*)\)", script.source))
+    if not handed or "*" in handed or "prepare_optimizer" in script.source:
+        return
+    made_here = {
+        call.result for call in script.calls if re.search(r"^torch\.optim\.\w+$|^bitsandbytes\.optim", call.name)
+    }
+    for loop in loops(script):
+        for step in loop.optimizer_steps:
+            under = any(one.kind == "with" and ".accumulate(" in one.name for one in step.around)
+            if not under or not step.each_step or step.on not in made_here or re.search(rf"\b{step.on}\b", handed):
+                continue
+            yield _finding(
+                script,
+                step.place,
+                f"`{step.on}` was not given to `accelerator.prepare`: under `accumulate` nothing holds it back, and it steps"
+                f" (and clears the gradients) at each of the {shown} micro-batches.",
+                f"Prepare it with the model: `model, {step.on}, ... = accelerator.prepare(model, {step.on}, ...)`.",
+                (made.place,),
+            )
+            return
+
+
+def _sent_each_time(place: Place, made: Call, shown: str) -> Finding:
+    """The loop counts micro-batches by itself, and Accelerate does not know at which of them gradients are needed."""
+    return Finding(
+        f"The loop counts its micro-batches by itself, and no `with accelerator.accumulate(model):` tells Accelerate"
+        f" (`gradient_accumulation_steps={shown}`) which is the last: gradients go over the network at each of them.",
+        place=place,
+        evidence=Evidence(Level.TEXT),
+        stake=Stake(AtStake.TIME, 0.0, 0.3, "what of the all-reduce is not hidden behind the backward pass, less 1/N"),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Run the step under `with accelerator.accumulate(model):` and call `optimizer.step()` at every micro-batch.",
+            effort=Effort.MINUTES,
+            measure="dynotune profile -- accelerate launch train.py",
+        ),
+        also=(made.place,),
+    )
 
 
 def _past_it(loop: Loop, made: Call, shown: str) -> Iterator[Said]:

@@ -10,11 +10,13 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import on_device, text_at
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.told_precision import told_precision
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
+from dynotune.audit.shapes.only_told_to_be_16_bits import only_told_to_be_16_bits
 from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 from dynotune.audit.shapes.second_model_in_float32 import second_model_in_float32
 
@@ -27,8 +29,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
-    for job in project.jobs:
-        yield from _throughout(job, project)
+    said = [found for job in project.jobs for found in _throughout(job, project)]
+    yield from said
+    if not said:
+        yield from only_told_to_be_16_bits(project)
     for script in project.scripts:
         yield from _of_four_bits(script)
         yield from autocast_never_entered(script, project)
@@ -92,12 +96,6 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
-_SAID = re.compile(r"\b(?:bf16|bfloat16|fp16 mixed|mixed[ -]precision|half[ -]precision|AMP)\b", re.IGNORECASE)
-_BUT = re.compile(
-    r"\b(?:no|not|without|instead|than|unlike|fp32|float32|full precision|todo|later|would|try|should|could|only|never)\b"
-    r"|\b(?:infer|serv|eval|export|merg)\w*|n't\b|\[ \]",
-    re.IGNORECASE,
-)
 _PRECISIONS = {
     "bf16": (True, "auto", "true"),
     "precision": ("bf16", "bfloat16"),
@@ -116,13 +114,7 @@ def _meant(job: Job, project: Project) -> Place | None:
             here = config.at(path)
             if key in _PRECISIONS and here in _PRECISIONS[key] and here is not None:
                 return place
-    starts = {one.file for one in project.launches if {one.file, one.script} & set(job.files)} - set(project.documents)
-    comments = {file: re.sub(r"(?m)^(?!\s*#).*$", "", project.texts.get(file, "")) for file in starts}
-    for file, text in (*project.documents.items(), *comments.items()):
-        for number, line in enumerate(text.split("\n"), 1):
-            if _SAID.search(line) and not _BUT.search(line):
-                return Place(file, number, 1, number, len(line) + 1)
-    return None
+    return told_precision(project, job.files)
 
 
 _CAST = re.compile(r"autocast|bfloat16|float16|\.half\(|\bfp16|getattr\(torch|FastLanguageModel")

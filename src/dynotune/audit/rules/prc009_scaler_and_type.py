@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops
-from dynotune.audit.facts.together import code, together
+from dynotune.audit.facts.together import code, connected, leads_out, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -18,6 +18,7 @@ _SCALES = re.compile(
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _missing(script, project)
     yield from _needless(script)
+    yield from _alone(script, project)
 
 
 def _missing(script: Script, project: Project) -> Iterator[Said]:
@@ -81,6 +82,36 @@ def _needless(script: Script) -> Iterator[Said]:
     )
 
 
+_HALF = re.compile(
+    r"autocast|float16|\.half\(|Accelerator\(|deepspeed|Fabric\(|\bapex\b|ShardedGradScaler|getattr\(\s*torch"
+)
+
+
+def _alone(script: Script, project: Project) -> Iterator[Said]:
+    """The recipe of mixed precision without its first half: a scaler, and nothing that computes in float16."""
+    scalers = [call for call in script.calls if call.name in ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")]
+    if not scalers or any("enabled" in call.arguments for call in scalers) or ".scale(" not in script.source:
+        return
+    near = connected(script, project)
+    if leads_out(near, project) or any(_HALF.search(code(one)) for one in near) or not any(loops(script)):
+        return
+    yield Finding(
+        "`GradScaler` scales the loss, and no `autocast` is entered: the forward pass computes in float32, so that the run"
+        " has the scaler's waits and none of float16's speed.",
+        place=scalers[0].place,
+        evidence=Evidence(Level.TEXT, {"autocast": None, "scaler": True}),
+        stake=Stake(AtStake.TIME, 0.3, 0.8, "float32 products run past the matrix units, or as TF32 at half the rate"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            'Run the forward pass and the loss under `torch.autocast("cuda", torch.bfloat16)` and take the scaler out; or'
+            " under `torch.float16` with it.",
+            effort=Effort.MINUTES,
+            accuracy="Products round to 16 bits; the weights stay float32.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
 _LOOP = """import torch
 
 for batch in train_loader:
@@ -104,7 +135,7 @@ for batch in train_loader:
 RULE = Rule(
     code="PRC009",
     name="scaler-and-type",
-    summary="A loop computes in float16 without scaling its loss, or scales it in bfloat16.",
+    summary="A loop computes in float16 without scaling its loss, or scales it in another type.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -117,7 +148,7 @@ RULE = Rule(
         " wait, for nothing.",
         detected="E0: autocast to float16 (the default on CUDA) in a file with a training loop, and no scaler, Accelerate or"
         " DeepSpeed in the files that work together; or every `autocast` of the file is given bfloat16, float16 is not"
-        " spoken of, and a `GradScaler` is made without `enabled=`.",
+        " spoken of, and a `GradScaler` is made without `enabled=`; or one is made and nothing computes in 16 bits.",
         proven="Count exact zeros among the gradients, in float16 and in bfloat16.",
         deliberate=("The loss is scaled by hand.", "The same script runs in float16 elsewhere."),
         sources=("PyTorch's documentation of automatic mixed precision: gradient scaling",),

@@ -9,10 +9,10 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.counted_for_other_processes import processes_of
+from dynotune.audit.shapes.counted_for_other_processes import command_of, is_accumulation, processes_of
 
 _WORKS_OUT = re.compile(
-    r"(?P<name>\b[\w-]{0,40}(?:ACC|GAS\b)[\w-]{0,40})[=\s][\"']?(?:\$\(\(|\$\[|\$\(expr\s)\s?"
+    r"(?P<name>(?<![\w-])-{0,2}[A-Za-z_][\w-]{0,80})[=\s][\"']?(?:\$\(\(|\$\[|\$\(expr\s)\s?"
     r"(?P<total>\(?\s?\$?\{?\w{1,60}\}?)\s?/\s?(?P<each>\(?\s?\$?\{?\w{1,60}\}?\s?\)?)\s?\)?\s*(?:\)\)|\]|\))",
     re.IGNORECASE,
 )
@@ -40,11 +40,12 @@ def accumulation_without_ranks(launch: Launch, project: Project) -> Iterator[Sai
     processes = processes_of(launch) or _of_the_job(launch, project)
     if processes is None or processes < 2:
         return
-    lines = project.texts.get(launch.file, "").split("\n")
+    lines, command = project.texts.get(launch.file, "").split("\n"), command_of(launch, project)
     values = dict(re.findall(r"^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n#]*)", "\n".join(lines), re.MULTILINE))
     for row, line in enumerate(lines[: launch.place.end_line or launch.place.line], 1):
         found = _WORKS_OUT.search(line) if not line.lstrip().startswith("#") else None
-        if found is None or not _is_passed(found["name"], row, launch, project):
+        name = found["name"].lstrip("-") if found is not None else ""
+        if found is None or not is_accumulation(name, command) or not _is_passed(name, row, launch, project):
             continue
         total, each = (re.sub(r"\W", "", found[part]) for part in ("total", "each"))
         large = total.isdigit() and int(total) >= SMALLEST_TOTAL
@@ -52,7 +53,7 @@ def accumulation_without_ranks(launch: Launch, project: Project) -> Iterator[Sai
             continue
         if _OF_ALL.search(each) or any(_multiplies(values.get(one, ""), processes, values) for one in (total, each)):
             continue
-        if _is_changed(found["name"], lines[row : launch.place.line]):
+        if _is_changed(name, lines[row : launch.place.line]):
             continue
         if _divided_again(launch, project):
             return

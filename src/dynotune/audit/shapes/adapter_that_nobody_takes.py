@@ -36,7 +36,8 @@ def adapter_that_nobody_takes(script: Script, project: Project) -> Iterator[Said
 
 def _makes(script: Script) -> bool:
     return any(
-        one in script.source for one in ("get_peft_model", "add_adapter", "peft_config=", "inject_adapter", "PeftModel")
+        one in script.source
+        for one in ("get_peft_model(", "add_adapter", "peft_config=", "inject_adapter", "PeftModel.", "PeftModel(")
     )
 
 

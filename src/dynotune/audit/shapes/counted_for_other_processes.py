@@ -1,5 +1,6 @@
 """A launcher works its accumulation out for another number of processes than it starts."""
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -12,6 +13,9 @@ _COUNT = re.compile(
     r"^\s*(?:export\s+)?(\w{0,60}(?:GPUS|PROCESSES|WORLD_SIZE|NPROC\w{0,30}|NUM_DEVICES))=[\"']?(\d+)[\"']?\s*(?:#.*)?$",
     re.IGNORECASE,
 )
+_NODES = re.compile(
+    r"^\s*(?:export\s+)?(\w{0,40}(?:NODES|MACHINES|HOSTS)\w{0,20})=[\"']?(\d{1,4})[\"']?\s*(?:#.*)?$", re.IGNORECASE
+)
 _SET = re.compile(r"^\s*(\w{1,80})=")
 
 
@@ -20,22 +24,39 @@ def counted_for_other_processes(launch: Launch, project: Project) -> Iterator[Sa
     if processes is None:
         return
     lines = project.texts.get(launch.file, "").split("\n")[: launch.place.line]
-    worked = _worked(lines)
+    worked = _worked(lines, command_of(launch, project))
+    nodes = {one[1].lower(): int(one[2]) for line in lines if (one := _NODES.match(line)) is not None}
     for number, line in enumerate(lines, 1) if worked else ():
         found = _COUNT.match(line)
         if found is None or int(found[2]) == processes:
             continue
-        if where := worked.get(found[1].lower(), 0):
+        where = worked.get(found[1].lower(), 0)
+        by_nodes = math.prod(many for name, many in nodes.items() if worked.get(name, 0) == where)
+        if where and int(found[2]) * by_nodes != processes:
             yield _of_other_processes(launch, processes, found[1], int(found[2]), number, where)
             return
 
 
-def _worked(lines: list[str]) -> dict[str, int]:
+def command_of(launch: Launch, project: Project) -> str:
+    """The lines of the file that it stands in."""
+    lines = project.texts.get(launch.file, "").split("\n")
+    return "\n".join(lines[launch.place.line - 1 : launch.place.end_line or launch.place.line])
+
+
+def is_accumulation(name: str, command: str) -> bool:
+    """A variable of a shell, by its own name or by the flag that gets it."""
+    if re.search(r"ACC|GAS\b", name, re.IGNORECASE):
+        return True
+    flag = rf"--[\w.-]*(?:acc|gas)[\w-]*[= ]+[\"']?\$\{{?{re.escape(name)}\b"
+    return re.search(flag, command, re.IGNORECASE) is not None
+
+
+def _worked(lines: list[str], command: str) -> dict[str, int]:
     """The first line of an accumulation that is worked out with each name; names in small letters."""
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         given = _SET.match(line)
-        if given is not None and "ACC" in given[1].upper():
+        if given is not None and "$((" in line and is_accumulation(given[1], command):
             for name in re.findall(r"\w+", line.partition("$((")[2].lower()):
                 found.setdefault(name, number)
     return found

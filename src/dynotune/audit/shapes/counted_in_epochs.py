@@ -13,7 +13,7 @@ from dynotune.audit.shapes.counted_in_micro_batches import IN_BATCHES, total_of
 def counted_in_epochs(script: Script) -> Iterator[Said]:
     if "LightningModule" in script.source or "ched" not in script.source:
         return
-    rounds = {ast.unparse(stop): node for node, stop in _epochs(script)}
+    rounds = {ast.unparse(stop): node for node, stop in epochs(script)}
     inside = loops(script)
     if not rounds or not inside:
         return
@@ -82,7 +82,7 @@ def _between(call: Call, rounds: dict[str, ast.For]) -> bool:
     return len(turns) == 1 and len(held) == 1 and not any(one.kind == "if" for one in call.around)
 
 
-def _epochs(script: Script) -> Iterator[tuple[ast.For, ast.expr]]:
+def epochs(script: Script) -> Iterator[tuple[ast.For, ast.expr]]:
     """Loops over a number of epochs, with the number."""
     for node in ast.walk(script.tree):
         if (

@@ -40,11 +40,13 @@ def loops_in_float16(job: Job, project: Project) -> Iterator[Said]:
     small = adam.arguments.get("eps")
     if small is not None and not (isinstance(small.value, float) and small.value < _EPSILON):
         return
-    scaled = any("GradScaler" in code(one) for one in program)
+    accelerated = job.get("mixed_precision") == "fp16" and any("Accelerator(" in code(one) for one in program)
+    scaled = accelerated or any("GradScaler" in code(one) for one in program)
+    scaler = "the scaler of Accelerate" if accelerated else "`GradScaler`"
     yield Finding(
         "All weights are float16"
         + (
-            ", and so are their gradients: `GradScaler` refuses to scale those back, and the first update stops."
+            f", and so are their gradients: {scaler} refuses to scale those back, and the first update stops."
             if scaled
             else " and nothing scales the loss: small gradients become zero, and Adam's `eps` of 1e-8 is zero in float16, so"
             " that it divides by nothing and weights become NaN."

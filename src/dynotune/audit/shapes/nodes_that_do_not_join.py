@@ -9,7 +9,7 @@ from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.read.launchers.slurm import count, directives
+from dynotune.audit.read.launchers.slurm import count, directives, is_run_by_srun
 
 _JOINS = frozenset({"nnodes", "rdzv_endpoint", "rdzv_backend", "node_rank", "master_addr"})
 """Flags of torchrun by which it is told of other nodes."""
@@ -32,7 +32,7 @@ def nodes_that_do_not_join(
         return None
     if _BY_HAND.search(text) or _BY_HAND.search(project.texts.get(launch.file, "")):
         return None
-    by_srun = re.search(r"\bsrun\b", launch.launcher) is not None or _is_run_by_srun(launch, text)
+    by_srun = re.search(r"\bsrun\b", launch.launcher) is not None or is_run_by_srun(launch.file, text)
     flags: Mapping[str, Any] = {name: one.value for name, one in launch.launcher_flags.items()}
     if by_srun and flags.get("nodes", flags.get("N", nodes)) != nodes:
         return None
@@ -72,9 +72,3 @@ def _alone(launch: Launch, configs: Mapping[str, ConfigFile]) -> bool:
     files = [configs[name] for name in launch.configs if name in configs and configs[name].kind == "accelerate"]
     machines = [file.values.get("num_machines", 1) for file in files]
     return bool(files or flags) and not _OF_ACCELERATE & set(flags) and all(one == 1 for one in machines)
-
-
-def _is_run_by_srun(launch: Launch, text: str) -> bool:
-    """The job file runs by `srun` the file that the command stands in."""
-    name = re.escape(launch.file.rpartition("/")[2])
-    return re.search(rf"^\s*srun\b[^\n]*\b{name}\b", text, re.MULTILINE) is not None

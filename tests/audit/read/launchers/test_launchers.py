@@ -217,7 +217,7 @@ def test_what_is_sourced_has_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("64 / 8 / 4", 2), ("2 * 3 * 4", 24), ("64 / (2 * 4)", 8), ("7 / 2", 3), ("9 - 2", 7)],
+    [("64 / 8 / 4", 2), ("2 * 3 * 4", 24), ("64 / (2 * 4)", 8), ("7 / 2", 3), ("9 - 2", 7), ("64 / (2 * ${N:-4})", 8)],
 )
 def test_arithmetic_of_a_shell(text: str, value: int) -> None:
     assert one(f"python t.py --a $(({text}))").flags["a"].value == value

@@ -19,6 +19,7 @@ MAX_DEPTH = 60
 _CALLS = 8
 """Functions that call functions are followed this deep."""
 
+_DEFAULTED = re.compile(r"\$\{(\w+):?[-=](\d+)\}")
 _OPEN = re.compile(r"\$\{[^}]*\}")
 _HERE = "${HERE}"
 """How a path to the script's own folder is written in words."""
@@ -339,10 +340,15 @@ class Shell:
 
     def _arithmetic(self, node: tree_sitter.Node) -> str:
         """`$((A / B / C))` of known whole numbers: one operation, or a chain of products and quotients."""
-        text = self._text(node)[3:-2]
+        text = _DEFAULTED.sub(lambda found: self._or_default(found[1], found[2]), self._text(node)[3:-2])
         text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: self._plain(found[1]), text)
         text = re.sub(r"\(([\d\s*/+-]{1,80})\)", lambda found: _worked_out(found[1]) or found[0], text)
         return _worked_out(text) or "${(arithmetic)}"
+
+    def _or_default(self, name: str, default: str) -> str:
+        """`${NAME:-1}` in arithmetic: what the caller's environment may replace is the default that stands there."""
+        held = self._plain(name)
+        return held if held.isdigit() else default
 
     def _plain(self, name: str) -> str:
         held = self.state.values.get(name)

@@ -37,3 +37,9 @@ def count(text: str) -> int | None:
     """`4`, `a100:4` or `gpu:4(S:0-1)`."""
     found = _COUNT.fullmatch(text)
     return int(found[1]) if found is not None and len(found[1]) < 6 else None
+
+
+def is_run_by_srun(file: str, text: str) -> bool:
+    """A job file's text runs by `srun` the file of that name."""
+    name = re.escape(file.rpartition("/")[2])
+    return re.search(rf"^\s*srun\b[^\n]*\b{name}\b", text, re.MULTILINE) is not None

@@ -155,8 +155,31 @@ def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) 
                 continue
             if part == "rest" and isinstance(node, ast.If) and _ends_the_loop(node):
                 continue
+            if part in ("body", "else") and isinstance(node, ast.If | ast.IfExp) and _in_both(node, site.node):
+                continue
             if part == "rest" and _PASSES_OVER.search(test) and "%" not in test and "sync" not in test:
                 continue
             if part != "body" or not _is_for_one_rank(test) or "%" in test:
                 return False
     return seen
+
+
+_READS = frozenset({"item", "tolist", "cpu", "numpy"})
+
+
+def _in_both(node: ast.If | ast.IfExp, call: ast.Call) -> bool:
+    """A number is read in either branch: `loss.item() if mean is None else 0.9 * mean + 0.1 * loss.item()`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _READS:
+        return False
+    text = ast.unparse(call)
+    return all(
+        any(
+            isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and ast.unparse(one) == text
+            for top in (part if isinstance(part, list) else [part])
+            if isinstance(
+                top, ast.expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr
+            )  # under no other condition
+            for one in ast.walk(top)
+        )
+        for part in (node.body, node.orelse)
+    )
