@@ -166,3 +166,22 @@ def test_keys_that_a_file_lacks(tmp_path: Path, uses: str, says: bool) -> None:
     }
     found = audited(tmp_path, files, select=("CFG008",)).findings
     assert ["has no such key" in one.message for one in found] == [True] * says
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("python train.py --one q \\\n  --model path/to/model", ""),
+        ("python train.py \\\n  --model YOUR_MODEL \\\n  --steps 3", ""),
+        ("python train.py \\\n  --model <a model> \\\n  --steps 3", ""),
+        ("python train.py --steps 3 ...", ""),
+        ("python train.py \\\n  --model path/to/model \\\n  --steps many", "takes a whole number"),
+        ("python train.py --steps 3", "`--model` of `train.py` must be given"),
+    ],
+)
+def test_commands_of_documents_with_words_to_be_filled_in(tmp_path: Path, command: str, says: str) -> None:
+    """A word that stands for the reader's own is one, and what only shows a command's form is none (READMEs of PEFT's
+    examples). Controls: a word that no reader fills in, a flag that is not there."""
+    files = {"train.py": RICH, "README.md": f"# Use\n\n```bash\n{command}\n```\n"}
+    found = audited(tmp_path, files, select=("CFG008",)).findings
+    assert [one.message for one in found if says in one.message] if says else not found

@@ -7,8 +7,11 @@ import shlex
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)")
 _SHELLS = frozenset({"", "bash", "sh", "shell", "zsh", "console", "text"})
-_PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./-]*>|\.\.\.|\s\[-|\{[a-z_]+\}|path/to|/your/|YOUR_|your_")
+_FORM = re.compile(r"<[A-Za-z][\w ./-]*>|\.\.\.|\s\[-|\{[a-z_]+\}")
 """Of a command that shows how one is made, and is none."""
+
+_STANDS_IN = re.compile(r"""["']?[^\s"']*(?:path/to|/your/|YOUR_|your_)[^\s"']*["']?""")
+"""A word for which the reader is to write another."""
 
 _BEGINS = re.compile(
     r"(?:\$ )?(?:[A-Z_]+=\S* )*(?:python3? \S+\.py|python3? -m \S+|torchrun|accelerate launch|deepspeed)\s"
@@ -32,8 +35,20 @@ def commands_of_document(text: str) -> str:
         alone = line.startswith(("    ", "\t")) or _BEGINS.match(line) is not None
         code = fence in _SHELLS if fence is not None else alone
         bare = re.sub(r"^\s*(?:[$>]\s)?", "", line)
-        kept.append("" if not code or _PLACEHOLDER.search(line) else bare)
-    return "\n".join(kept)
+        kept.append(_STANDS_IN.sub("$STANDS_IN", bare) if code else "")
+    return "\n".join(_without_forms(kept))
+
+
+def _without_forms(lines: list[str]) -> list[str]:
+    """What shows how a command is made is left out to its last line: of its beginning, flags would be missing."""
+    kept, begun = list[str](), 0
+    for number, line in enumerate(lines):
+        if line.rstrip().endswith("\\"):
+            continue
+        command = lines[begun : number + 1]
+        kept += [""] * len(command) if any(_FORM.search(one) for one in command) else command
+        begun = number + 1
+    return kept + lines[begun:]
 
 
 _VARIABLE = re.compile(r"""(?<![\w])([A-Z][A-Z0-9_]*)=["']?([\w.:/,-]+)["']?(?=\s|$)""")
