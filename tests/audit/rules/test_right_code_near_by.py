@@ -160,3 +160,25 @@ def test_a_system_turn_for_another_model(tmp_path: Path, role: str, wrong: bool)
 def test_a_type_of_what_was_published(tmp_path: Path, text: str, wrong: bool) -> None:
     files = {"train.py": LOOP.format(""), "README.md": f"# GPT\n\n{text}\n"}
     assert any("computes in 16 bits" in one for one in messages(tmp_path, files, "PRC006")) is wrong
+
+
+RENDERED = """from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer, clone_chat_template
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.2-1B-Instruct")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B-Instruct")
+{}
+rows = rows.map(lambda r: {{"text": tokenizer.apply_chat_template(r["messages"], tokenize=False)}})
+SFTTrainer(model, args=SFTConfig("o"), train_dataset=rows, processing_class=tokenizer).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("", True),
+        ("model, tokenizer, _ = clone_chat_template(model, tokenizer, 'HuggingFaceTB/SmolLM3-3B')", False),
+        ("tokenizer.chat_template = open('chatml.jinja').read()", False),
+    ],
+)
+def test_texts_of_a_template_that_was_given(tmp_path: Path, given: str, wrong: bool) -> None:
+    assert bool(messages(tmp_path, {"train.py": RENDERED.format(given)}, "MSK053")) is wrong
