@@ -1,6 +1,7 @@
 """Whether a text begins with the beginning token: by a chat template, or by hand, however the text is put together."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.rooms import own_nodes
@@ -15,6 +16,9 @@ _KEEPS = frozenset({"format", "format_map", "strip", "rstrip", "tolist", "to_lis
 
 _DEEP = 12
 
+_GIVEN = re.compile(r"(?:setup_chat_format|(?:clone|get)_chat_template)\(|(?<!apply_)\bchat_template\s*=(?!=)")
+"""What gives a tokenizer another template than its model's."""
+
 
 class Beginnings:
     """Follows texts through functions of a file and of the files that it works with."""
@@ -23,6 +27,10 @@ class Beginnings:
         self.script, self.files = script, (script, *near)
         self.by_hand: ast.expr | None = None
         """Where the token that was seen last is written by hand."""
+
+        sources = [one.source for one in self.files]
+        self._another = any(map(_GIVEN.search, sources)) and not any("bos_token" in one for one in sources)
+        """The template is not the model's, as ChatML, which begins with a mark of its own."""
 
         self._functions: dict[str, list[Function]] = {}
         for one in self.files:
@@ -72,6 +80,8 @@ class Beginnings:
             return False
         name, owner = node.func.attr, node.func.value
         if name == "apply_chat_template":
+            if self._another:
+                return False
             return any(
                 word.arg == "tokenize" and isinstance(word.value, ast.Constant) and word.value.value is False
                 for word in node.keywords

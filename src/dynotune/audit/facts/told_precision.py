@@ -9,7 +9,7 @@ from dynotune.audit.place import Place
 _SAID = re.compile(r"\b(?:bf16|bfloat16|fp16 mixed|mixed[ -]precision|half[ -]precision|AMP)\b", re.IGNORECASE)
 _BUT = re.compile(
     r"\b(?:no|not|without|instead|than|unlike|fp32|float32|full precision|todo|later|would|try|should|could|only|never)\b"
-    r"|\b(?:infer|serv|eval|export|merg)\w*|n't\b|\[ \]",
+    r"|\b(?:infer|serv|eval|export|merg|convert|publish|upload)\w*|\breleased?\b|n't\b|\[ \]",
     re.IGNORECASE,
 )
 

@@ -175,7 +175,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     program = f"{launch.script} {taken.command}".strip()
     yield from _of_values(launch, taken, program, project.pinned("torch"))
     for name, setting in launch.flags.items():
-        if name in _OF_LAUNCHERS or len(name) == 1:
+        if name in _OF_LAUNCHERS or len(name) == 1 or _is_short(setting.place.key, taken):
             continue
         if taken.takes(name):
             meant = taken.meant_by(setting.place.key)
@@ -199,6 +199,11 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
                 (Change(Edit.RENAME, setting.place, f"--{name}", to=f"--{close}"),) if rename else (),
             ),
         )
+
+
+def _is_short(written: str, taken: Accepts) -> bool:
+    """`-j8`, `-vv`: a flag of one letter with its value, or several of them."""
+    return len(written) > 2 and written[0] == "-" and written[:2] in taken.spelled
 
 
 def _of_values(launch: Launch, taken: Accepts, program: str, torch: tuple[int, ...] | None) -> Iterator[Said]:

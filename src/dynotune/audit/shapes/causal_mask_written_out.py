@@ -28,11 +28,12 @@ def causal_mask_written_out(script: Script, project: Project) -> Iterator[Said]:
     sources = [code(one) for one in program]
     if not any(TRAINS.search(one) for one in sources) or not any(on_device(one) for one in program):
         return
-    buffers = dict(_buffers(script))
+    changed = _changed(script)
+    buffers = {name: value for name, value in _buffers(script) if name not in changed}
     for room in ast.walk(script.tree):
         if not isinstance(room, ast.FunctionDef) or "scaled_dot_product_attention(" not in ast.unparse(room):
             continue
-        given = _given(room)
+        given = {name: value for name, value in _given(room).items() if name not in changed}
         for node in own_nodes(room):
             mask = _mask(node)
             if mask is not None and _is_causal(mask, {**buffers, **given}, set(given)):
@@ -78,7 +79,7 @@ def _is_causal(node: ast.expr, given: Mapping[str, ast.expr], own: set[str], dep
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) if ast.unparse(node) in given:
             return _is_causal(given[ast.unparse(node)], given, own, deeper)
-        case ast.Subscript():
+        case ast.Subscript() if _from_the_first(node.slice):
             return _is_causal(node.value, given, own, deeper)
         case ast.Call(func=ast.Attribute(attr=name)) if name in _SAME and isinstance(node.func, ast.Attribute):
             return _is_causal(node.func.value, given, own, deeper)
@@ -87,6 +88,35 @@ def _is_causal(node: ast.expr, given: Mapping[str, ast.expr], own: set[str], dep
         case ast.Compare(ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant()]):
             return _is_causal(node.left, given, own, deeper)
     return False
+
+
+def _changed(script: Script) -> set[str]:
+    """What parts of were set to another value: `mask[:, :prefix] = True`, `mask.masked_fill_(...)`."""
+    found = set()
+    for node in ast.walk(script.tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
+        found |= {ast.unparse(one.value) for one in targets if isinstance(one, ast.Subscript)}
+        func = node.func if isinstance(node, ast.Call) else None
+        if (
+            isinstance(func, ast.Attribute)
+            and func.attr.endswith("_")
+            and isinstance(func.value, ast.Name | ast.Attribute)
+        ):
+            found.add(ast.unparse(func.value))
+    return found
+
+
+def _from_the_first(index: ast.expr) -> bool:
+    """`[:n, :n]`, `[None]`. Rows from another place on are of a cache: queries are fewer than keys, and `is_causal` says
+    another thing."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        isinstance(one, ast.Constant)
+        or (isinstance(one, ast.Slice) and (one.lower is None or ast.unparse(one.lower) == "0"))
+        for one in parts
+    )
 
 
 def _is_triangle(node: ast.expr) -> bool:

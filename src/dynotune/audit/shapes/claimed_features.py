@@ -49,11 +49,11 @@ _FEATURES = (
     _feature(
         "gradient clipping",
         _told(r"gradient[- ]clip\w*|grad(?:ient)?[- ]norm clip\w*"),
-        r"clip_?grad|max_grad_norm|gradient_clip|grad_clip|clip_",
+        r"clip_?grad|max_grad_norm|gradient_clip|grad_clip|clip_|max_norm|total_norm",
         True,
     ),
     _feature("mixed precision", _told(r"(?:automatic )?mixed[- ]precision|amp"), _CAST, True),
-    _feature("gradient accumulation", _told(r"gradient accumulation"), r"accum", True),
+    _feature("gradient accumulation", _told(r"gradient accumulation"), r"accum|grad_?acc|micro_?(?:batch|step)", True),
     _feature(
         "warm-up",
         _told(r"(?:linear |learning[- ]rate |lr )?warm-?up"),
@@ -66,7 +66,7 @@ _FEATURES = (
         r"cosine|\bcos\(|schedul|OneCycle|LambdaLR",
         True,
     ),
-    _feature("early stopping", _told(r"early[- ]stopping"), r"early_?stop|patience"),
+    _feature("early stopping", _told(r"early[- ]stopping"), r"early_?stop|patience|\bbest\w*\b(?s:.){0,600}?\bbreak\b"),
     _feature("`torch.compile`", _told(r"`?torch[._ ]compile`?"), r"compile"),
     _feature(
         "DeepSpeed",
@@ -74,20 +74,22 @@ _FEATURES = (
         r"deepspeed|zero_?[0-3]|zero_stage|zero_optimization",
     ),
     _feature("FSDP", _told(r"fsdp2?|fully sharded data parallel"), r"fsdp|fully_?shard"),
-    _feature("Weights & Biases", _told(r"w(?:eights)? ?(?:&|and) ?b(?:iases)?|wandb"), r"wandb|report_to", True),
-    _feature("TensorBoard", _told(r"tensorboard"), r"tensorboard|SummaryWriter|report_to", True),
+    _feature(
+        "Weights & Biases", _told(r"w(?:eights)? ?(?:&|and) ?b(?:iases)?|wandb"), r"wandb|report_to|log_with", True
+    ),
+    _feature("TensorBoard", _told(r"tensorboard"), r"tensorboard|SummaryWriter|report_to|log_with", True),
     _feature("Liger's kernels", _told(r"liger(?:[- ]kernels?)?"), r"liger"),
     _feature(
         "EMA weights",
         _told(r"ema(?: weights)?|exponential moving average"),
-        r"\bema|moving_average|swa_utils|AveragedModel",
+        r"\bema|(?<![a-z])ema(?![a-z])|(?-i:[a-z]E(?:ma|MA)(?![a-z]))|moving_average|swa_utils|AveragedModel",
     ),
     _feature(
         "resuming",
         r"\b(?:resumes?|restarts?|continues?|picks? up)\b[^.;]{0,20}\b(?:automatically|by itself)\b"
         r"|\b(?:resumes?|goes on|continues?|picks? up) from (?:the |its )?(?:last|latest|newest)\b"
         r"|\bautomatic(?:ally)? (?:resum|restart|continu)\w*|\bauto[- ]?resum\w*",
-        r"resume|last_checkpoint|load_state|requeue|load_checkpoint",
+        r"resume|last_checkpoint|load_state|requeue|load_checkpoint|\bdcp\.load|distributed\.checkpoint",
     ),
 )
 
@@ -105,7 +107,7 @@ def claimed_features(project: Project) -> Iterator[Said]:
     jobs = [job for job in project.jobs if job.trainer in (Trainer.TORCH, Trainer.TRL, Trainer.TRANSFORMERS)]
     if not jobs or len(jobs) < len(project.jobs) or any(job.holes for job in jobs):
         return
-    lines = [line for line in _lines(project, jobs) if len(line[2]) < 400]
+    lines = [line for line in _lines(project, jobs) if len(line[2]) < 400 and "accelerate config" not in line[2]]
     if not lines:
         return
     loops = all(job.trainer is Trainer.TORCH for job in jobs)

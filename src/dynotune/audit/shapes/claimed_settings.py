@@ -27,6 +27,7 @@ OTHERWISE = re.compile(
     r"|after"
     r"|until|diverg\w*|overfit\w*|worse|better|oom|fails?|failed|first|last|per|takes?|took|about|see|set|change"
     r"|override\w*|pass|instance|other|another|both|ablation|sweep|either|only needed"
+    r"|it fits|lm-eval|model card|evaluat\w+ (?:uses?|runs?|is|with)|evaluated"
     r"|for (?:smaller|bigger|larger))\b|n't|~|\?|->|→",
     re.IGNORECASE,
 )
@@ -34,6 +35,13 @@ OTHERWISE = re.compile(
 
 _NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
 """What a sentence says once more of full training."""
+
+_OF_NODES = re.compile(
+    r"\b(?:[2-9]|\d{2,}|two|three|four|eight|several|multiple|many) (?:nodes|machines|hosts)\b"
+    r"|\b(?:per|a|each) (?:node|machine|host)\b",
+    re.IGNORECASE,
+)
+"""Of a sentence whose number of GPUs is a node's, not the run's."""
 
 _HEAD = 12
 """Lines at the beginning of a file whose comments speak of all of it."""
@@ -297,6 +305,8 @@ def _of_a_line(
         for claim in claims:
             found = claim.said.search(sentence) if claim.setting not in told else None
             if found is None or (claim.beside is not None and not claim.beside.search(sentence)):
+                continue
+            if claim.setting == "num_processes" and _OF_NODES.search(sentence):
                 continue
             value = next((group for group in found.groups() if group), "")
             told.add(claim.setting)

@@ -20,6 +20,9 @@ _TOLD = (
 )
 _DEFAULT = re.compile(r"\bdefaults?\s?(?:to|is|:|=|of|value is)?:?\s{0,2}(\d[\d.,]*(?:e-?\d+)?|\.\d+)", re.IGNORECASE)
 
+_GOES_ON = re.compile(r"[\w%^*/]|\s?(?:[%^*/]|[kKMG]\b|percent|thousand|million|billion|[x\u00d7]\s?\d)")
+"""What makes another number of the one before it: `4k`, `2**16`, `10 %`."""
+
 
 def claims_of_names(job: Job) -> Iterator[Said]:
     """`output_dir` and `run_name` that end in values of the run, as people name their runs."""
@@ -81,7 +84,9 @@ def _of_a_flag(call: ast.Call, script: Script) -> Iterator[Said]:
     if not isinstance(text.value, str) or type(value) not in (int, float):
         return
     found = _DEFAULT.search(text.value)
-    told = found[1].rstrip(".,").replace(",", "") if found is not None else ""
+    if found is None or _GOES_ON.match(text.value, found.end()):
+        return
+    told = found[1].rstrip(".,").replace(",", "")
     if told and not _same(told, value):
         yield Finding(
             f"The help says that the default is {told}, and it is `{value!r}`.",

@@ -75,12 +75,22 @@ def _masked(script: Script) -> Iterator[ast.expr]:
 def _is_out(value: ast.expr, script: Script) -> Iterator[ast.expr]:
     """Itself, or what the name was given."""
     if _OUT.search(ast.unparse(value)):
-        yield value
+        if not _is_of_padding(ast.unparse(value)):
+            yield value
     elif isinstance(value, ast.Name):
         for node in ast.walk(script.tree):
             named = isinstance(node, ast.Assign) and re.match(rf"{value.id}\b", ast.unparse(node.targets[0]))
-            if named and isinstance(node, ast.Assign) and _OUT.search(ast.unparse(node.value)):
+            if not named or not isinstance(node, ast.Assign) or _is_of_padding(ast.unparse(node)):
+                continue
+            if _OUT.search(ast.unparse(node.value)):
                 yield node.value
+
+
+def _is_of_padding(text: str) -> bool:
+    """Padding alone goes out of the loss, which the collator leaves out too."""
+    return bool(re.search(r"\bpad\b|pad_|attention_mask", text)) and not re.search(
+        r"prompt|instruct|source|question|user|\] \* |len\(", text
+    )
 
 
 _LEFT = re.compile(r"padding_side\s*=\s*[\"']left[\"']")
@@ -93,7 +103,9 @@ def _padded_before(script: Script, project: Project) -> Iterator[Said]:
     if "padding" not in script.source or not _OUT.search(script.source):
         return
     sources = [code(one) for one in connected(script, project)]
-    if not any(_LEFT.search(one) for one in sources) or any(_RIGHT.search(one) for one in sources):
+    if not any(_LEFT.search(_before_generating(one)) for one in connected(script, project)) or any(
+        _RIGHT.search(one) for one in sources
+    ):
         return
     for function in (node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)):
         text = ast.unparse(function)
@@ -109,6 +121,20 @@ def _padded_before(script: Script, project: Project) -> Iterator[Said]:
             if isinstance(node, ast.Assign) and _from_the_start(node, lengths):
                 yield _finding(script, node, (place_of(script, padded[0]),))
                 return
+
+
+def _before_generating(script: Script) -> str:
+    """The code without functions that generate, and without what stands behind training: a tokenizer that is turned to the
+    left there was not when rows were made."""
+    lines = code(script).split("\n")
+    for node in ast.walk(script.tree) if "generate(" in script.source else ():
+        if isinstance(node, ast.FunctionDef) and ".generate(" in (text := ast.unparse(node)) and ".train(" not in text:
+            for number in range(node.lineno - 1, min(node.end_lineno or node.lineno, len(lines))):
+                lines[number] = ""
+    trained = next((number for number, line in enumerate(lines) if re.search(r"\.train\(\s*(?:resume|\))", line)), None)
+    if trained is not None and any(".generate(" in line for line in lines[trained:]):
+        lines = lines[: trained + 1]
+    return "\n".join(lines)
 
 
 def _pads(node: ast.AST) -> bool:

@@ -45,9 +45,31 @@ def system_turn_refused(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+_SERVICE = re.compile(
+    r"(?:completions|responses|messages)\.(?:create|parse)$|(?:^|\.)a?completion$|chat_completion$|\.chat$|requests\.post$"
+)
+"""Calls that ask another model for a text."""
+
+
+def _of_services(script: Script) -> set[int]:
+    """What stands in such a call, or in the function that makes it and renders no row."""
+    found: set[int] = set()
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Call) and _SERVICE.search(ast.unparse(node.func)):
+            found |= {id(one) for one in ast.walk(node)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            calls = [ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)]
+            if any(map(_SERVICE.search, calls)) and not any("apply_chat_template" in one for one in calls):
+                found |= {id(one) for one in ast.walk(node)}
+    return found
+
+
 def _turns(script: Script) -> Iterator[ast.Dict]:
     """`{"role": "system", "content": ...}`, behind which other turns stand in a list."""
+    asked = _of_services(script)
     for node in ast.walk(script.tree):
+        if id(node) in asked:
+            continue
         first = node.elts[0] if isinstance(node, ast.List) and node.elts else None
         if not isinstance(first, ast.Dict):
             continue
