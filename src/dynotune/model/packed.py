@@ -101,8 +101,8 @@ def lay_side_by_side(documents: Sequence[Document], tokens: int, *, last: bool =
     if documents:
         np.concatenate([ids[:n] for (ids, _), n in zip(documents, lengths, strict=True)], out=ids_T[:real])
         # Nothing precedes a document's first token, and nothing follows its last.
-        nexts = [np.append(labels[1:], END)[:n] for (_, labels), n in zip(documents, lengths, strict=True)]
-        np.concatenate(nexts, out=next_T[:real])
+        nexts = ((labels[1:], END[: n + 1 - len(labels)]) for (_, labels), n in zip(documents, lengths, strict=True))
+        np.concatenate([part for parts in nexts for part in parts], out=next_T[:real])
     predictors_N = np.flatnonzero(next_T != IGNORE)
     positions_T = np.arange(tokens) - np.repeat(starts[:-1], segments)
     positions_T[real:] = 0  # a long padding must not outrun a table of positions, nor stretch a rotary embedding

@@ -73,7 +73,7 @@ class Spans:
 
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the documents at `rows`, without the lengths of all others."""
-        return self.end[rows] - self.start[rows]
+        return self.sequence_lengths_of(rows)
 
     def sequence_lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.end[rows] - self.start[rows]
@@ -97,7 +97,7 @@ class Predicting(Spans):
     """The same where a document's last token is not computed: nothing sees it, and what it would predict is not there."""
 
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return predicting(self.end[rows] - self.start[rows])
+        return predicting(self.sequence_lengths_of(rows))
 
 
 def as_predicting(units: Units) -> Units:
