@@ -10,7 +10,7 @@
 # and what is cut off leaves what it had. `step_noise.json` goes to tests/bench/data/step_noise_DEVICE.json. `peers` and
 # `bench` take at most SECONDS_A_CALL, 590 by default.
 # On an H200, by estimate: noise 60 s; floor 150, ladder 530, each half of an attribution 520 (measured: 500, 480),
-# ladder_dpo 530, liger 180, batch 105 (measured), packing 240, together 420; rows of peers 80 to 200 each. In calls of 590 s: each of the four
+# ladder_dpo 530, liger 180, batch 105 (measured), packing 240, together 500 (measured: 479); rows of peers 80 to 200 each. In calls of 590 s: each of the four
 # long ones; `liger,packing`; then peers, with FLASH_ATTN.
 # Of an H200 all are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
