@@ -37,6 +37,9 @@ class Case:
     beside: str = ""
     """The case that measures the other half of the same changes: its gains stand beside these."""
 
+    older: str = ""
+    """What its results do not have, as they are older: a paragraph that goes when it is measured again."""
+
     earlier: str = ""
     """In `benchmarks/results`, what the same bench left before it was a case: shown while there is nothing newer."""
 
@@ -98,6 +101,8 @@ CASES: dict[str, Case] = {
             "--most_pairs", "12", "--budget", "490",
         ),
         530,
+        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no rung"
+        " in it; what it gains with the others is in [together](together.md).",
     ),
     "ladder_dpo": Case(
         "Each speed-up on top of those before it, with preferences",
@@ -161,6 +166,10 @@ CASES: dict[str, Case] = {
         ),
         240,
         layers=8,
+        older="The H200's result below is of all 28 layers and without memory, by an older command than the one above, and from"
+        " before the attention of its baseline, one document at a time, was mended (commit 154d27e6: plans of cuDNN were made"
+        " anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times fewer updates"
+        " does not.",
     ),
 }  # fmt: skip
 

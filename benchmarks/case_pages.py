@@ -55,6 +55,8 @@ def page(name: str, case: Case, found: Sequence[Path], other_half: Sequence[Path
     """found: its results. other_half: those of the case that stands beside it. results: the folder of all."""
     parts = [f"{BY}\n# {case.title}", filled(case.asks), "\n".join(command(name, case))]
     halves = [(one, other) for one in found for other in other_half if _are_halves(one, other)]
+    if case.older and found:
+        parts.append(filled(case.older))
     parts += [side_by_side(case, *(Result.read(path) for path in both)) for both in halves]
     parts += [measured(path) for path in found] or [
         filled("No result of it is in `benchmarks/results/` yet: nothing is claimed. The command above makes one.")

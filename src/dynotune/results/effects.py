@@ -1,8 +1,8 @@
 """What speed-ups were measured to gain here: the newest effect of each in the history, for the table of speed-ups.
 
-Of the same machine with its versions, the same kind of work on a model of this size, the same definitions. What was withdrawn,
-suspect, left unresolved or measured without the speed-up being engaged is no effect. Nor is one of updates that nobody
-compared, which may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
+Of the same machine with its versions, the same kind of work on a model of this size, the same definitions. What was
+withdrawn, suspect, left unresolved or measured without the speed-up being engaged is no effect. Nor is one of updates that
+nobody compared, which may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
 """
 
 from collections.abc import Iterator
