@@ -101,8 +101,8 @@ CASES: dict[str, Case] = {
             "--most_pairs", "12", "--budget", "490",
         ),
         530,
-        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no rung"
-        " in it; what it gains with the others is in [together](together.md).",
+        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no"
+        " rung in it; what it gains with the others is in [together](together.md).",
     ),
     "ladder_dpo": Case(
         "Each speed-up on top of those before it, with preferences",
@@ -166,10 +166,10 @@ CASES: dict[str, Case] = {
         ),
         240,
         layers=8,
-        older="The H200's result below is of all 28 layers and without memory, by an older command than the one above, and from"
-        " before the attention of its baseline, one document at a time, was mended (commit 154d27e6: plans of cuDNN were made"
-        " anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times fewer updates"
-        " does not.",
+        older="The H200's result below is of all 28 layers and without memory, by an older command than the one above, and"
+        " from before the attention of its baseline, one document at a time, was mended (commit 154d27e6: plans of cuDNN were"
+        " made anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times fewer"
+        " updates does not.",
     ),
 }  # fmt: skip
 
