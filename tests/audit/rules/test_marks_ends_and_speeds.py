@@ -216,3 +216,31 @@ def test_packing_of_old_releases(tmp_path: Path, trl: str, packing: bool, code: 
     length = "max_seq_length" if "0.1" in trl else "max_length"
     train = PACKED.format(pad="'<|padding|>'", packing=packing).replace("seed=1", f"seed=1, {length}=4096")
     assert len(said(tmp_path, code, train, **{"requirements.txt": f"{trl}\n"})) == found
+
+
+CLOCKED = """import time
+from transformers import DataCollatorForSeq2Seq
+
+collate = DataCollatorForSeq2Seq(tokenizer)
+seen, mark = 0, time.perf_counter()
+for step, batch in enumerate(loader):
+    model(**batch).loss.backward()
+    seen += {}
+    if step % 10 == 0:
+        {}
+        seen, mark = 0, now
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "fires"),
+    [
+        ("batch['input_ids'].numel()", "now = time.perf_counter(); print(f'tokens/s {seen / (now - mark):.0f}')", True),
+        ("batch['input_ids'].numel()", "now = time.time(); print('tokens/s', seen / max(now - mark, 1e-6))", True),
+        ("batch['input_ids'].numel()", "now = time.time(); print('tokens/s', known, seen)", False),
+        ("int(batch['attention_mask'].sum())", "now = time.time(); print('tokens/s', seen / (now - mark))", False),
+    ],
+)
+def test_a_speed_by_a_clock_of_any_name(tmp_path: Path, count: str, shown: str, fires: bool) -> None:
+    text = CLOCKED.format(count, shown.replace("; ", "\n        "))
+    assert len(said(tmp_path, "MSR001", text)) == fires

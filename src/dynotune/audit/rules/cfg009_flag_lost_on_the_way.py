@@ -125,6 +125,18 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
 
 
+def left_by_launchers(project: Project) -> frozenset[Place]:
+    """Keys of configurations that a launcher in Python leaves out, as this rule says it."""
+    scripts = {script.file: script for script in project.scripts}
+    found: set[Place] = set()
+    for launch in project.launches:
+        script = scripts.get(launch.script) if launch.file.endswith(".py") else None
+        taken = accepts(script, scripts, Schemas.of()) if script is not None else None
+        if script is not None and taken is not None:
+            found |= {place for one in values_that_stay_behind(launch, script, taken, project) for place in one.also}
+    return frozenset(found)
+
+
 def _finding(lost: list[Setting], why: str, remedy: str) -> Iterator[Said]:
     if not lost:
         return

@@ -14,7 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
+from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE, left_by_launchers
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.constants_that_nothing_reads import constants_that_nothing_reads
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
@@ -38,12 +38,11 @@ _SCRIPT = (
 def check(project: Project, whole: Project) -> Iterator[Said]:
     for unread in unread_of_hydra(project):
         yield _finding(unread)
-    flat = list(_of_a_file(project))
-    yield from flat
-    said = {place.file for one in flat if isinstance(one, Finding) for place in (one.place, *one.also)}
-    for file, nested in unread_of_loaded(project):
-        if file not in said:
-            yield _finding(nested, f"of `{file}`")
+    flat = [one for one in _of_a_file(project) if isinstance(one, Finding)]
+    said = {place.file for one in flat for place in (one.place, *one.also)}
+    flat += [_finding(nested, f"of `{file}`") for file, nested in unread_of_loaded(project) if file not in said]
+    told = left_by_launchers(project) if flat else frozenset()
+    yield from (one for one in flat if not {one.place, *one.also} <= told)
     yield from _of_a_class(project)
     yield from _filtered(project)
     yield from misspelt_of_deepspeed(project)

@@ -205,7 +205,13 @@ def _is_a_speed(target: str, script: Script) -> bool:
     """By its name, or divided by what a clock says."""
     named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
     divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
-    return bool(named or re.search(divided, script.source))
+    clocks = "|".join(sorted({re.escape(one) for one in _CLOCKS.findall(script.source)}))
+    by_a_clock = rf"\b{re.escape(target)}\s*/\s*(?:max\()?\(?\s*(?:{clocks})(?![\w.])"
+    return bool(named or re.search(divided, script.source) or (clocks and re.search(by_a_clock, script.source)))
+
+
+_CLOCKS = re.compile(r"([\w.]+) *= *(?:time\.)?(?:time|perf_counter|monotonic)\(\)(?: *- *[\w.]+)? *$", re.MULTILINE)
+"""`now` of `now = time.perf_counter()`, `took` of `took = time.time() - start`."""
 
 
 def _pads(script: Script, project: Project) -> bool:
