@@ -244,3 +244,36 @@ for step, batch in enumerate(loader):
 def test_a_speed_by_a_clock_of_any_name(tmp_path: Path, count: str, shown: str, fires: bool) -> None:
     text = CLOCKED.format(count, shown.replace("; ", "\n        "))
     assert len(said(tmp_path, "MSR001", text)) == fires
+
+
+@pytest.mark.parametrize(
+    ("start", "fires"),
+    [
+        ("step, start = 0, time.time()", True),
+        ("start: float = time.perf_counter()", True),
+        ("(seen, start) = (0, time.monotonic())", True),
+        ("step, start = time.time(), 0", False),
+    ],
+)
+def test_a_clock_that_starts_beside_a_count(tmp_path: Path, start: str, fires: bool) -> None:
+    text = (
+        f"import time\nimport torch\nmodel.cuda()\nstep = 0\n{start}\nfor x, y in loader:\n    model(x, y).backward()\n"
+        "    optimizer.step()\n    step += 1\n    if step % 50 == 0:\n"
+        "        print('tok/s', step * 8192 / (time.CLOCK() - start))\n"
+    )
+    clock = next((one for one in ("perf_counter", "monotonic") if one in start), "time")
+    assert len(said(tmp_path, "MSR004", text.replace("CLOCK", clock))) == fires
+
+
+@pytest.mark.parametrize(
+    ("shown", "fires"),
+    [
+        ("print(f'{n / took:.2f} it/s - compare this with your own batch size, higher is faster')", True),
+        ("logger.info('%.2f steps/s; pick the batch size with the most', n / took)", True),
+        ("p.add_argument('--batch_size', type=int, default=1, help='1 gives the best it/s')", True),
+        ("print(f'batch {bs}: {n / took:.2f} it/s')", False),
+        ("print(f'{n / took:.2f} it/s; compare tokens/s of batch sizes, not this')", False),
+    ],
+)
+def test_texts_that_tell_to_judge_by_steps(tmp_path: Path, shown: str, fires: bool) -> None:
+    assert len(said(tmp_path, "MSR005", f"import time\n{shown}\n")) == fires

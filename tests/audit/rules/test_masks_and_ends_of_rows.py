@@ -576,5 +576,5 @@ A_PAIR = '{"prompt": "a", "completion": "b"}\n'
 )
 def test_messages_that_only_the_data_shows(tmp_path: Path, comment: str, rows: str, pin: str, says: str) -> None:
     files = {"train.py": ON_MESSAGES.format(comment), "train.jsonl": rows * 3, "requirements.txt": f"{pin}\n"}
-    found = [one for one in audited(tmp_path, files, select=("MSK001",)).findings]
+    found = audited(tmp_path, files, select=("MSK001",)).findings
     assert [says in one.remedy.text for one in found] == [True] * bool(says)

@@ -24,6 +24,7 @@ from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.options_that_nothing_reads import options_that_nothing_reads
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 from dynotune.audit.shapes.unread_of_loaded import unread_of_loaded
+from dynotune.audit.shapes.what_the_run_has_instead import had_instead
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
@@ -37,10 +38,12 @@ _SCRIPT = (
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     for unread in unread_of_hydra(project):
-        yield _finding(unread)
+        yield _finding(unread, project=project)
     flat = [one for one in _of_a_file(project) if isinstance(one, Finding)]
     said = {place.file for one in flat for place in (one.place, *one.also)}
-    flat += [_finding(nested, f"of `{file}`") for file, nested in unread_of_loaded(project) if file not in said]
+    flat += [
+        _finding(nested, f"of `{file}`", project) for file, nested in unread_of_loaded(project) if file not in said
+    ]
     told = left_by_launchers(project) if flat else frozenset()
     yield from (one for one in flat if not {one.place, *one.also} <= told)
     yield from _of_a_class(project)
@@ -139,7 +142,7 @@ def _of_a_file(project: Project) -> Iterator[Said]:
             yield (
                 _left_behind(script, places, config)
                 if config.kind in TRAINERS
-                else _finding(places, f"of `{config.file}`")
+                else _finding(places, f"of `{config.file}`", project)
             )
 
 
@@ -236,17 +239,26 @@ def _function(name: str, scripts: Sequence[Script]) -> ast.FunctionDef | None:
     return found[0] if len(found) == 1 else None
 
 
-def _finding(unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration") -> Finding:
+def _finding(
+    unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration", project: Project | None = None
+) -> Finding:
     shown = ", ".join(f"`{name}`" for name, _ in unread[:3])
     more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
     them = "it" if len(unread) == 1 else "them"
+    instead = list(had_instead(unread, project)) if project is not None else []
+    has = ", ".join(f"`{called}: {value}`" for _, called, value in instead[:3])
     return Finding(
-        f"No script reads {shown}{more} {whose}: to set {them} does nothing.",
+        f"No script reads {shown}{more} {whose}: to set {them} does nothing{f', and the run has {has}' if has else ''}.",
         place=unread[0][1],
         also=tuple(place for _, place in unread[1:]),
         evidence=Evidence(Level.RESOLVED, {"unread": [name for name, _ in unread]}),
-        stake=Stake(AtStake.CLARITY),
-        remedy=Remedy(Risk.OPERATIONAL, "Read it where it was meant to work, or take it out."),
+        stake=Stake(AtStake.CLARITY if not instead else AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL if instead else Risk.OPERATIONAL,
+            f"Hand it on (`{instead[0][1]}=...`), or take it out."
+            if instead
+            else "Read it where it was meant to work, or take it out.",
+        ),
     )
 
 
