@@ -44,8 +44,10 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 
 _OFFICIAL = frozenset(
-    "qwen meta-llama mistralai google microsoft huggingfacetb tinyllama eleutherai openai-community facebook allenai"
-    " ibm-granite nousresearch unsloth".split()
+    {
+        *("qwen", "meta-llama", "mistralai", "google", "microsoft", "huggingfacetb", "tinyllama", "eleutherai"),
+        *("openai-community", "facebook", "allenai", "ibm-granite", "nousresearch", "unsloth"),
+    }
 )
 """Whose models of the known families are made for transformers' own code."""
 

@@ -27,15 +27,21 @@ def _start_of(line: str) -> str:
         body = ast.parse(line.strip()).body if re.search(_CLOCK, line) and "=" in line else []
     except (SyntaxError, ValueError):
         return ""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
+    taken = (ast.unparse(target) for target, value in _pairs(body) if re.fullmatch(_CLOCK, ast.unparse(value)))
+    return next(taken, "")
+
+
+def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each name with what it gets."""
     for node in body:
         if isinstance(node, ast.AnnAssign) and node.value is not None:
-            pairs.append((node.target, node.value))
-        for target in node.targets if isinstance(node, ast.Assign) else ():
-            whole = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            pairs += zip(target.elts, node.value.elts, strict=False) if whole else [(target, node.value)]
-    taken = (ast.unparse(target) for target, value in pairs if re.fullmatch(_CLOCK, ast.unparse(value)))
-    return next(taken, "")
+            yield node.target, node.value
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    yield from zip(target.elts, node.value.elts, strict=False)
+                else:
+                    yield target, node.value
 
 
 _WARM = re.compile(

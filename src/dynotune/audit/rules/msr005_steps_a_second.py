@@ -95,8 +95,8 @@ def _told(file: str, text: str) -> Iterator[Finding]:
 
 
 _ADVISES = re.compile(
-    r"\b(?:higher|more|bigger|larger) (?:it/s |steps/s )?(?:is|=|means) (?:faster|better)|\bcompare\b|\bfast(?:er|est)\b|\btune\b"
-    r"|\bbest\b|\bpick\b|\bchoose\b",
+    r"\b(?:higher|more|bigger|larger) (?:it/s |steps/s )?(?:is|=|means) (?:faster|better)|\bcompare\b|\bfast(?:er|est)\b"
+    r"|\btune\b|\bbest\b|\bpick\b|\bchoose\b",
     re.IGNORECASE,
 )
 

@@ -7,14 +7,14 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.place import Place
 
 _MEANS: Mapping[str, str] = {
-    **{name: "learning_rate" for name in ("lr", "learning_rate")},
-    **{name: "num_train_epochs" for name in ("epochs", "num_epochs", "num_train_epochs")},
-    **{name: "gradient_accumulation_steps" for name in ("accum", "grad_accum", "gradient_accumulation_steps")},
-    **{name: "max_grad_norm" for name in ("grad_clip", "clip_grad", "clip_grad_norm", "max_grad_norm")},
-    **{name: "gradient_checkpointing" for name in ("grad_checkpointing", "checkpointing", "gradient_checkpointing")},
-    **{name: "lr_scheduler_type" for name in ("scheduler", "lr_scheduler", "lr_scheduler_type")},
-    **{name: "label_smoothing_factor" for name in ("label_smoothing", "label_smoothing_factor")},
-    **{name: "max_length" for name in ("max_len", "max_seq_len", "max_seq_length", "max_length")},
+    **dict.fromkeys(("lr", "learning_rate"), "learning_rate"),
+    **dict.fromkeys(("epochs", "num_epochs", "num_train_epochs"), "num_train_epochs"),
+    **dict.fromkeys(("accum", "grad_accum", "gradient_accumulation_steps"), "gradient_accumulation_steps"),
+    **dict.fromkeys(("grad_clip", "clip_grad", "clip_grad_norm", "max_grad_norm"), "max_grad_norm"),
+    **dict.fromkeys(("grad_checkpointing", "checkpointing", "gradient_checkpointing"), "gradient_checkpointing"),
+    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "lr_scheduler_type"),
+    **dict.fromkeys(("label_smoothing", "label_smoothing_factor"), "label_smoothing_factor"),
+    **dict.fromkeys(("max_len", "max_seq_len", "max_seq_length", "max_length"), "max_length"),
     **{
         name: name
         for name in (
