@@ -21,6 +21,7 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
+from dynotune.audit.shapes.flags_by_another_name import meant_by
 from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.keys_that_a_file_lacks import (
@@ -131,7 +132,7 @@ def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
         name = flag.lstrip("-")
         if taken.takes(name) or name in _OF_LAUNCHERS:
             continue
-        close = next(iter(difflib.get_close_matches(name.replace("-", "_"), sorted(taken.flags), 1, 0.8)), "")
+        close = meant_by(name, taken.flags)
         yield Finding(
             f"The program that is started has no flag `{flag}`: its parser stops with an error."
             f"{f' Did you mean `--{close}`?' if close else ''}",
@@ -184,9 +185,9 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
             continue
         if launch.file.endswith(".py") and setting.place.key in project.texts.get(launch.file, ""):
             continue  # said of the launcher's text
-        close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
+        close = meant_by(name, taken.flags - launch.flags.keys())
         meant = f" Did you mean `--{close}`?" if close else ""
-        rename = close and setting.place.key.startswith("--")
+        rename = setting.place.key.startswith("--") and difflib.get_close_matches(name, [close], 1, 0.8)
         yield Finding(
             f"`{program}` has no flag `--{name}`: its parser stops with an error.{meant}",
             place=setting.place,

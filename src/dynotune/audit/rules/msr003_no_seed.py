@@ -45,19 +45,22 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         [*(["which rows come when"] if rows else []), *(["the adapters' first weights"] if adapters else [])]
     )
     differ = "differ" if adapters else "differs"
+    asked = list(_asked(near))
+    told = "`--seed` is taken and seeds nothing" if asked else "No seed is set"
     yield Finding(
-        f"No seed is set: {what} {differ} from run to run, so that two runs cannot be compared.",
+        f"{told}: {what} {differ} from run to run, so that two runs cannot be compared.",
         place=drawn[0].place,
         evidence=Evidence(Level.TEXT, {"drawn": what, "seed": None}),
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Call `transformers.set_seed(42)` (or `torch.manual_seed`) before the model and the loader are made."
+            f"Call `transformers.set_seed({'args.seed' if asked else '42'})` (or `torch.manual_seed`) before the model"
+            " and the loader are made."
             if trained
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
+        also=(*(call.place for call in drawn[1:]), *asked, *_begins(drawn[0], near)),
     )
 
 

@@ -3,7 +3,7 @@
 import difflib
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
@@ -19,28 +19,49 @@ def files_that_are_not_there(launch: Launch, project: Project) -> Iterator[Said]
     names = {posixpath.basename(file) for file in (*there, *project.texts)}
     for name in dict.fromkeys(named_configs(launch.words)):
         last, folder = posixpath.basename(name), posixpath.normpath(posixpath.dirname(name))
-        if (
-            re.search(r"[${}*?]", name)
-            or name.startswith(("/", "~", ".."))
-            or last in names
-            or _is_made(last, launch, project)
-        ):
+        if re.search(r"[${}*?]", name) or name.startswith(("/", "~", "..")) or _is_made(last, launch, project):
+            continue
+        if last in names:
+            yield from _elsewhere(name, launch, project)
             continue
         beside = sorted(
             posixpath.basename(file) for file in there if posixpath.normpath(posixpath.dirname(file)) == folder
         )
-        beside = [one for one in beside if one.rpartition(".")[2] == last.rpartition(".")[2]]
+        beside = [one for one in beside if _kind(one) == _kind(last)]
         close = difflib.get_close_matches(last, beside, 1, _LIKE)
         if not close:
             continue
-        meant = posixpath.join(posixpath.dirname(name), close[0])
-        yield Finding(
-            f"`{name}` is not in the project: the command stops, or starts without it. Did you mean `{meant}`?",
-            place=launch.place,
-            evidence=Evidence(Level.TEXT, {"asked for": name, "there": beside[:8]}),
-            stake=Stake(AtStake.STOPS),
-            remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{meant}`, or add the file."),
-        )
+        yield _finding(name, posixpath.join(posixpath.dirname(name), close[0]), launch, beside[:8])
+
+
+def _kind(name: str) -> str:
+    """By the suffix: YAML has two."""
+    return name.rpartition(".")[2].replace("yml", "yaml")
+
+
+def _elsewhere(name: str, launch: Launch, project: Project) -> Iterator[Said]:
+    """A file of this name stands in one other folder, of nearly the same name."""
+    path, here = posixpath.normpath(name), posixpath.dirname(launch.file)
+    files = {*(config.file for config in project.configs), *project.texts}
+    same = [file for file in files if posixpath.basename(file) == posixpath.basename(path)]
+    if {path, posixpath.normpath(posixpath.join(here, path))} & files or len(same) != 1 or "/" not in path:
+        return
+    if re.search(r"\bcd\b|\bpushd\b|--chdir|\bWORKDIR\b|working-directory", project.texts.get(launch.file, "")):
+        return
+    if same[0].endswith(f"/{path}") or posixpath.dirname(same[0]) == here:
+        return  # it is started from another folder, perhaps
+    if difflib.SequenceMatcher(None, posixpath.dirname(path), posixpath.dirname(same[0])).ratio() >= _LIKE:
+        yield _finding(name, same[0], launch, same)
+
+
+def _finding(name: str, meant: str, launch: Launch, there: Sequence[str]) -> Finding:
+    return Finding(
+        f"`{name}` is not in the project: the command stops, or starts without it. Did you mean `{meant}`?",
+        place=launch.place,
+        evidence=Evidence(Level.TEXT, {"asked for": name, "there": list(there)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{meant}`, or add the file."),
+    )
 
 
 def _is_made(name: str, launch: Launch, project: Project) -> bool:
