@@ -133,3 +133,80 @@ def test_a_batch_on_the_only_gpu_that_is_shown(tmp_path: Path) -> None:
         files = {"train.py": train, "run.sh": f"CUDA_VISIBLE_DEVICES={shown} python train.py\n"}
         found = audited(tmp_path / shown, files, select=("CFG011",)).findings
         assert bool(found) == fires
+
+
+PLAIN = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+Trainer(model, TrainingArguments("out", per_device_train_batch_size=8{}, seed=1), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "says"),
+    [
+        ("Training runs in bf16 and takes about 2 hours.", "", "bfloat16 is in use"),
+        ("Training runs in bf16 and takes about 2 hours.", ", bf16=True", ""),
+        ("Weights were trained in bf16 by their makers.", "", ""),
+        ("The model is fine-tuned with FlashAttention-2.", "", "FlashAttention is in use"),
+        ("We use gradient checkpointing.", "", "checkpointing is in use"),
+        ("We use gradient checkpointing.", ", gradient_checkpointing=True", ""),
+        ("We fine-tune with LoRA adapters.", "", "LoRA is in use"),
+        ("You may train with NEFTune.", "", ""),
+    ],
+)
+def test_what_a_document_says_is_used(tmp_path: Path, text: str, more: str, says: str) -> None:
+    files = {"README.md": f"# A model\n\n{text}\n", "train.py": PLAIN.format(more)}
+    found = [one.message for one in audited(tmp_path, files, select=("CFG011",)).findings]
+    assert [says in one for one in found] == [True] * bool(says)
+
+
+LATE = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, set_seed
+{}
+Trainer(model, TrainingArguments("out", bf16=True), train_dataset=rows).train()
+"""
+ADAPTERS = "model = get_peft_model(base, LoraConfig(r=8))"
+
+
+@pytest.mark.parametrize(
+    ("lines", "fires"),
+    [
+        (f"{ADAPTERS}\nset_seed(1)", True),
+        (f"set_seed(1)\n{ADAPTERS}", False),
+        ("def make():\n    return get_peft_model(base, LoraConfig(r=8))\nset_seed(1)\nmodel = make()", False),
+        ("rows = load_dataset('d')['train'].train_test_split(0.1)\nset_seed(1)", True),
+        ("rows = load_dataset('d')['train'].train_test_split(0.1, seed=2)\nset_seed(1)", False),
+    ],
+)
+def test_a_seed_behind_what_is_drawn(tmp_path: Path, lines: str, fires: bool) -> None:
+    text = LATE.format("from datasets import load_dataset\n" + lines)
+    found = audited(tmp_path, {"train.py": text}, select=("MSR003",)).findings
+    assert ["stands behind" in one.message for one in found] == [True] * fires
+
+
+@pytest.mark.parametrize(
+    ("name", "fires"), [("ds/z3.json", True), ("ds/z3_config.json", False), ("$DS/z3.json", False)]
+)
+def test_a_deepspeed_file_of_nearly_that_name(tmp_path: Path, name: str, fires: bool) -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: identity\n"
+        f"template: qwen\noutput_dir: out\ndeepspeed: {name}\n"
+    )
+    files = {"train.yaml": config, "ds/z3_config.json": '{"zero_optimization": {"stage": 3}}\n'}
+    found = audited(tmp_path, files, select=("CFG008",)).findings
+    assert ["`ds/z3_config.json`" in one.message for one in found] == [True] * fires
+
+
+def test_a_product_of_rows_and_their_limit_in_a_document(tmp_path: Path) -> None:
+    train = (
+        "from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments\n"
+        "tok = AutoTokenizer.from_pretrained('gpt2')\n{}"
+        "rows = rows.map(lambda row: tok(row['text'], truncation=True, max_length=2048))\n"
+        "args, collate = TrainingArguments('out', seed=1), DataCollatorForSeq2Seq(tok)\n"
+        "Trainer(model, args, train_dataset=rows, data_collator=collate).train()\n"
+    )
+    told = "# Speed\n\nWe measure 8 x 2048 x 3.1 it/s = 50.8k tokens/s.\n"
+    for more, fires in (("", True), ("rows = rows.map(group_texts, block_size)\n", False)):
+        files = {"README.md": told, "train.py": train.format(more)}
+        found = audited(tmp_path / more[:4].strip(), files, select=("MSR001",)).findings
+        assert bool(found) == fires

@@ -20,7 +20,7 @@ from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
-from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
+from dynotune.audit.shapes.files_that_are_not_there import deepspeed_that_is_not_there, files_that_are_not_there
 from dynotune.audit.shapes.flags_by_another_name import meant_by
 from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
@@ -62,6 +62,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
     yield from _by_its_class(project)
+    yield from deepspeed_that_is_not_there(project)
 
 
 def _of_a_launcher(launch: Launch) -> Iterator[Said]:

@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.seeded_too_late import seeded_too_late
 
 _SEEDED = re.compile(
     r"\b\w*seed\w*\s{0,4}\((?!self)|\bGenerator\(|default_rng\(\s{0,4}\w|RandomState\(\s{0,4}\w", re.IGNORECASE
@@ -30,7 +31,11 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not trained and not handed:
         return
     near = connected(script, project)
-    if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
+    if leads_out(near, project):
+        return
+    seeded = sum(len(_SEEDED.findall(_without_definitions(one))) for one in near)
+    if seeded:
+        yield from seeded_too_late(script, near, seeded, lambda call: _draws_rows(call, trained))
         return
     own = {node.name for one in project.scripts for node in ast.walk(one.tree) if isinstance(node, ast.ClassDef)}
     if trained and any(_is_a_librarys(call, own) for one in near for call in one.calls):
@@ -171,7 +176,8 @@ RULE = Rule(
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
         detected="E0: rows that are shuffled or divided, or adapters that are made, without a seed of their own, and no call"
-        " in any file of the program that sets one. Of a trainer's script only rows that are drawn before it: the trainer"
+        " in any file of the program that sets one, or only calls behind them in the same function. Of a"
+        " trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",
         deliberate=("Runs are repeated often enough to average over.",),

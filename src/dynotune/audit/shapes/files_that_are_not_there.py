@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.command import named_configs
 
 _LIKE = 0.6
@@ -62,6 +63,35 @@ def _finding(name: str, meant: str, launch: Launch, there: Sequence[str]) -> Fin
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{meant}`, or add the file."),
     )
+
+
+def deepspeed_that_is_not_there(project: Project) -> Iterator[Said]:
+    """A job's `deepspeed:` names a file that the project has under nearly the same name."""
+    files = {config.file for config in project.configs if config.file.endswith(".json")}
+    said: set[Place] = set()
+    for job in project.jobs:
+        setting = job.setting("deepspeed")
+        name = setting.value if setting is not None and not setting.others else None
+        if setting is None or not isinstance(name, str) or not name.endswith(".json") or setting.place in said:
+            continue
+        path = posixpath.normpath(name)
+        if re.search(r"[${}*?]", name) or name.startswith(("/", "~", "..")):
+            continue
+        if any(file == path or file.endswith(f"/{path}") or path.endswith(f"/{file}") for file in files):
+            continue
+        if any(posixpath.basename(path) in text for file, text in project.texts.items() if file != setting.place.file):
+            continue  # it may be made, or copied
+        close = difflib.get_close_matches(path, sorted(files), 1, 0.7)
+        if close and setting.place.file:
+            said.add(setting.place)
+            yield Finding(
+                f"`{job.called('deepspeed')}: {name}` is not in the project: the run stops when it is read. Did you mean"
+                f" `{close[0]}`?",
+                place=setting.place,
+                evidence=Evidence(Level.RESOLVED, {"asked for": name, "there": sorted(files)[:8]}),
+                stake=Stake(AtStake.STOPS),
+                remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{close[0]}`, or add the file."),
+            )
 
 
 def _is_made(name: str, launch: Launch, project: Project) -> bool:

@@ -163,7 +163,7 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
             continue
         if any(_repeated(call) for call in saves) or re.search(r"range\(1\)", epochs.name):
             continue
-        if long is None and _is_one_epoch(epochs.name, script):
+        if long is None and _is_little(epochs.name, script):
             continue
         how = f" (about {long[0]:,.0f} hours by line {long[1].line} of `{long[1].file}`)" if long is not None else ""
         yield Finding(
@@ -187,11 +187,11 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
         return
 
 
-def _is_one_epoch(over: str, script: Script) -> bool:
-    """`range(args.epochs)`, of a flag whose default is one."""
+def _is_little(over: str, script: Script) -> bool:
+    """`range(args.epochs)`, of a flag whose default is one or two: little to lose."""
     named = re.search(r"range\(\w+\.(\w+)\)", over)
     spelled = (f"--{named[1]}", f"--{named[1].replace('_', '-')}") if named is not None else ()
-    return any(flag is not None and flag.value == 1 for flag in map(script.constants.get, spelled))
+    return any(flag is not None and flag.value in (1, 2) for flag in map(script.constants.get, spelled))
 
 
 def _long(script: Script, project: Project) -> tuple[float, Place] | None:
