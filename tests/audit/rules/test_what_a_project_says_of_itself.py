@@ -210,3 +210,62 @@ def test_a_product_of_rows_and_their_limit_in_a_document(tmp_path: Path) -> None
         files = {"README.md": told, "train.py": train.format(more)}
         found = audited(tmp_path / more[:4].strip(), files, select=("MSR001",)).findings
         assert bool(found) == fires
+
+
+READS = (
+    "import os\nfrom transformers import Trainer, TrainingArguments\nlr = float(os.environ.get('LR', 1e-5))\n"
+    "Trainer(model, TrainingArguments('out', learning_rate=lr, seed=1), train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        ("export LEARNING_RATE=2e-5\npython train.py\n", "Export `LR`."),
+        ("EPOCHS=3 python train.py\n", "Read it where it was meant to work, or take it out."),
+        ("export LR=2e-5\npython train.py\n", ""),
+        ("export EPOCHS=3\npython train.py --epochs $EPOCHS\n", ""),
+        ("export NCCL_DEBUG=INFO\npython train.py\n", ""),
+    ],
+)
+def test_a_setting_that_is_exported_in_vain(tmp_path: Path, run: str, says: str) -> None:
+    found = audited(tmp_path, {"train.py": READS, "run.sh": run}, select=("CFG009",)).findings
+    assert [one.remedy.text for one in found] == [says] * bool(says)
+
+
+TABLE = "CONFIG = {'model': 'gpt2', 'lr': 1e-5, 'epochs': 2, 'grad_clip': 1.0}\n"
+TAKES = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained(CONFIG['model'])\n"
+    "args = TrainingArguments('out', learning_rate=CONFIG['lr'], num_train_epochs=CONFIG.get('epochs'){}, seed=1)\n"
+    "Trainer(model, args, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "last", "fires"),
+    [
+        ("", "", True),
+        (", max_grad_norm=CONFIG['grad_clip']", "", False),
+        ("", "wandb.init(config=CONFIG)\n", True),
+        ("", "run(**CONFIG)\n", False),
+        ("", "for key in CONFIG:\n    print(key)\n", False),
+    ],
+)
+def test_an_item_of_a_dictionary_that_nothing_reads(tmp_path: Path, more: str, last: str, fires: bool) -> None:
+    for name, files in (
+        ("one", {"train.py": TABLE + TAKES.format(more) + last}),
+        ("two", {"config.py": TABLE, "train.py": "from config import CONFIG\n" + TAKES.format(more) + last}),
+    ):
+        found = audited(tmp_path / name, files, select=("CFG017",)).findings
+        assert ["`grad_clip` of `CONFIG`" in one.message for one in found] == [True] * fires
+
+
+def test_a_clock_that_waits_on_its_own_line(tmp_path: Path) -> None:
+    text = (
+        "import time, torch\nmodel.cuda()\nt = time.time()\nfor batch in loader:\n    model(batch).backward()\n"
+        "    opt.step()\n    opt.zero_grad()\n{}took = time.time() - t\nprint(len(loader) / took)\n"
+    )
+    for wait, fires in (("", True), ("torch.cuda.synchronize(); ", False)):
+        found = audited(tmp_path / str(fires), {"b.py": text.format(wait)}, select=("MSR002",)).findings
+        assert bool(found) == fires

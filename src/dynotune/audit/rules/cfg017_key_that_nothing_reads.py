@@ -19,6 +19,7 @@ from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.constants_that_nothing_reads import constants_that_nothing_reads
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
+from dynotune.audit.shapes.items_that_nothing_reads import items_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.options_that_nothing_reads import options_that_nothing_reads
@@ -53,6 +54,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from flags_that_nothing_reads(project)
     yield from options_that_nothing_reads(project)
     yield from constants_that_nothing_reads(project)
+    yield from (_finding(unread, f"of `{name}`", project) for name, unread in items_that_nothing_reads(project))
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -278,7 +280,8 @@ RULE = Rule(
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of"
-        " options that no file reads; constants of a file that trains, named as settings are"
+        " options that no file reads; items of a dictionary of settings in code whose others are taken by their keys;"
+        " constants of a file that trains, named as settings are"
         " (`MAX_LEN = 2048`), that no line reads; keys that"
         " such a class has not, where the script filters by its fields."
         " Flags of a training script's own parser that no file reads; parameters of a function that click, typer, fire or"
