@@ -269,3 +269,19 @@ def test_a_clock_that_waits_on_its_own_line(tmp_path: Path) -> None:
     for wait, fires in (("", True), ("torch.cuda.synchronize(); ", False)):
         found = audited(tmp_path / str(fires), {"b.py": text.format(wait)}, select=("MSR002",)).findings
         assert bool(found) == fires
+
+
+@pytest.mark.parametrize(
+    ("command", "fires"),
+    [
+        ("python run_trian.py --config a.yaml", True),
+        ("torchrun --nproc_per_node 4 runtrain.py", True),
+        ("python run_train.py --config a.yaml", False),
+        ("python prepare.py", False),
+        ("git clone https://x/y && cd y && python train.py", False),
+    ],
+)
+def test_a_program_of_nearly_that_name(tmp_path: Path, command: str, fires: bool) -> None:
+    files = {"run.sh": f"{command}\n", "run_train.py": "print(1)\n", "a.yaml": "lr: 1.0e-5\n"}
+    found = [one.message for one in audited(tmp_path, files, select=("CFG008",)).findings]
+    assert ["Did you mean `run_train.py`" in one for one in found] == [True] * fires

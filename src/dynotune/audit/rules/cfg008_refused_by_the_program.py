@@ -20,7 +20,11 @@ from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
-from dynotune.audit.shapes.files_that_are_not_there import deepspeed_that_is_not_there, files_that_are_not_there
+from dynotune.audit.shapes.files_that_are_not_there import (
+    deepspeed_that_is_not_there,
+    files_that_are_not_there,
+    program_that_is_not_there,
+)
 from dynotune.audit.shapes.flags_by_another_name import meant_by
 from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
@@ -49,6 +53,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
         yield from files_that_are_not_there(launch, project)
+        yield from program_that_is_not_there(launch, project)
         yield from _of_a_launcher(launch)
         for lacking in lacking_in_files(launch, project):
             yield _lacks(lacking, launch)

@@ -57,12 +57,31 @@ def _elsewhere(name: str, launch: Launch, project: Project) -> Iterator[Said]:
 
 def _finding(name: str, meant: str, launch: Launch, there: Sequence[str]) -> Finding:
     return Finding(
-        f"`{name}` is not in the project: the command stops, or starts without it. Did you mean `{meant}`?",
+        f"`{name}` is not in the project: the command stops{'' if name.endswith('.py') else ', or starts without it'}. Did"
+        f" you mean `{meant}`?",
         place=launch.place,
         evidence=Evidence(Level.TEXT, {"asked for": name, "there": list(there)}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{meant}`, or add the file."),
     )
+
+
+def program_that_is_not_there(launch: Launch, project: Project) -> Iterator[Said]:
+    """A command starts a Python file that the project has under nearly the same name alone."""
+    name = launch.program
+    if not name.endswith(".py") or launch.script or re.search(r"[${}*?]", name) or name.startswith(("/", "~", "..")):
+        return
+    text = project.texts.get(launch.file, "") + project.documents.get(launch.file, "")
+    if re.search(r"\bcd\b|\bpushd\b|git clone|--chdir|\bWORKDIR\b|working-directory|\bwget\b|\bcurl\b", text):
+        return
+    files = [script.file for script in project.scripts if script.file.endswith(".py")]
+    last = posixpath.basename(name)
+    if any(posixpath.basename(file) == last for file in files):
+        return
+    beside = [file for file in files if posixpath.dirname(file) == posixpath.dirname(posixpath.normpath(name))]
+    close = difflib.get_close_matches(last, [posixpath.basename(file) for file in beside], 2, 0.75)
+    if len(close) == 1:
+        yield _finding(name, posixpath.join(posixpath.dirname(name), close[0]), launch, beside[:8])
 
 
 def deepspeed_that_is_not_there(project: Project) -> Iterator[Said]:
