@@ -175,6 +175,11 @@ ADAPTERS = "model = get_peft_model(base, LoraConfig(r=8))"
         (f"set_seed(1)\n{ADAPTERS}", False),
         ("def make():\n    return get_peft_model(base, LoraConfig(r=8))\nset_seed(1)\nmodel = make()", False),
         ("rows = load_dataset('d')['train'].train_test_split(0.1)\nset_seed(1)", True),
+        (f"def fix(seed):\n    set_seed(seed)\n{ADAPTERS}\nfix(1)", True),
+        (f"def set_seed(seed):\n    random.seed(seed)\n    torch.manual_seed(seed)\n{ADAPTERS}\nset_seed(1)", True),
+        (f"def fix(seed):\n    set_seed(seed)\nfix(1)\n{ADAPTERS}", False),
+        (f"def main():\n    {ADAPTERS}\n    set_seed(1)\nmain()", True),
+        (f"def main():\n    fix(1)\n    {ADAPTERS}\ndef fix(seed):\n    set_seed(seed)\nmain()", False),
         ("rows = load_dataset('d')['train'].train_test_split(0.1, seed=2)\nset_seed(1)", False),
     ],
 )

@@ -80,6 +80,7 @@ def _of_a_class(project: Project) -> Iterator[Said]:
     """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
     source = "\n".join(code(one) for one in project.scripts)
     homes = {file for job in project.jobs for file in job.files}
+    given = {name for launch in project.launches if launch.script in homes for name in launch.flags}
     for script in project.scripts:
         program = connected(script, project)
         if not any(one.file in homes or any(loops(one)) for one in program) or _taken_whole(program):
@@ -94,6 +95,7 @@ def _of_a_class(project: Project) -> Iterator[Said]:
             ]
             unread = [one for one in fields if not re.search(rf"\.{one.id}\b|[\"']{one.id}[\"']", source)]
             unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
+            unread = [one for one in unread if one.id not in given]  # CFG009's, where the command gives it
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
 

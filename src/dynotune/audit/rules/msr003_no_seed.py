@@ -33,9 +33,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     near = connected(script, project)
     if leads_out(near, project):
         return
-    seeded = sum(len(_SEEDED.findall(_without_definitions(one))) for one in near)
-    if seeded:
-        yield from seeded_too_late(script, near, seeded, lambda call: _draws_rows(call, trained))
+    if any(_SEEDED.search(_without_definitions(one)) for one in near):
+        yield from seeded_too_late(script, near, lambda call: _draws_rows(call, trained))
         return
     own = {node.name for one in project.scripts for node in ast.walk(one.tree) if isinstance(node, ast.ClassDef)}
     if trained and any(_is_a_librarys(call, own) for one in near for call in one.calls):

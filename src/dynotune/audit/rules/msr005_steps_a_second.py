@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -250,7 +251,7 @@ def _comments(text: str) -> dict[int, str]:
 
 def _finding(place: Place, text: str, what: str = "comment") -> Finding:
     return Finding(
-        f"The {what} judges by steps a second (`{' '.join(text.split())[:70]}`), beside what decides how much"
+        f"The {what} judges by steps a second (`{shorten(text, 80, placeholder='...')}`), beside what decides how much"
         f" a step holds: fewer"
         " rows a step are always more steps a second.",
         place=place,

@@ -13,12 +13,13 @@ _HEADS = re.compile(
 )
 
 
-def seeded_too_late(
-    script: Script, near: Sequence[Script], seeded: int, draws_rows: Callable[[Call], bool]
-) -> Iterator[Said]:
-    """near: the whole program. seeded: in how many places of it something is seeded, by its text."""
-    seeds = [call for one in near for call in one.calls if _is_seed(call)]
-    if not seeds or len(seeds) != seeded or any(call.place.file != script.file for call in seeds):
+def seeded_too_late(script: Script, near: Sequence[Script], draws_rows: Callable[[Call], bool]) -> Iterator[Said]:
+    """near: the whole program."""
+    calls = [call for one in near for call in one.calls]
+    if any(_last(call) in _GENERATORS for call in calls):
+        return
+    seeds = list(_seeds(calls))
+    if not seeds or any(call.place.file != script.file for call in seeds):
         return
     if len({_room(call) for call in seeds}) > 1 or any(_in_a_branch(call) for call in seeds):
         return
@@ -46,6 +47,27 @@ def seeded_too_late(
         ),
         also=tuple(call.place for call, _ in drawn),
     )
+
+
+_GENERATORS = frozenset({"Generator", "default_rng", "RandomState"})
+
+
+_WORKS = frozenset({"from_pretrained", "get_peft_model", "train_test_split", "load_dataset", "backward", "train"})
+"""What a function that only seeds does not call."""
+
+
+def _last(call: Call) -> str:
+    return call.name.rpartition(".")[2]
+
+
+def _seeds(calls: Sequence[Call]) -> Iterator[Call]:
+    """Calls that seed, and those of the project's own functions that do: where it is done, not how."""
+    plain = [call for call in calls if _is_seed(call)]
+    busy = {_room(call)[-1] for call in calls if _room(call) and _last(call) in _WORKS}
+    inside = {_room(call)[-1] for call in plain if _room(call)} - busy
+    inside &= {_last(call) for call in calls}
+    yield from (call for call in calls if _last(call) in inside and not (_room(call) and _room(call)[-1] in inside))
+    yield from (call for call in plain if _last(call) not in inside and not (_room(call) and _room(call)[-1] in inside))
 
 
 def _is_seed(call: Call) -> bool:
