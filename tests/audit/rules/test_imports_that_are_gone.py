@@ -14,8 +14,9 @@ INT8 = "from peft import LoraConfig, prepare_model_for_int8_training\n"
     [
         (INT8, "peft==0.13.2\n", 1),
         (INT8, "peft==0.9.0\n", 0),
-        (INT8, "peft\n", 0),
-        (INT8, "peft>=0.5\n", 0),
+        (INT8, "peft\n", 1),
+        (INT8, "peft>=0.5\n", 1),
+        (INT8, "peft>=0.5,<0.10\n", 0),
         (f"try:\n    {INT8}except ImportError:\n    pass\n", "peft==0.13.2\n", 0),
         (INT8[:-1] + "  # dynotune: ignore[ENV007] the image has another\n", "peft==0.13.2\n", 0),
         ("import datasets\nmetric = datasets.load_metric('accuracy')\n", "datasets==3.1.0\n", 1),

@@ -210,3 +210,62 @@ for batch in loader:
 def test_weights_that_accelerate_pickles(tmp_path: Path, save: str, fires: bool) -> None:
     found = audited(tmp_path, {"train.py": SAVES.format(save)}, select=("CKP051",)).findings
     assert bool(found) is fires
+
+
+KEYED = {
+    "cmd = [sys.executable, 'train.py', '--lr', str(cfg['lr']), '--seed', str(cfg['seed']), '--epochs', str(cfg['epochs']),"
+    " '--out', cfg['out']]\nsubprocess.run(cmd)\n",
+    "os.system(f\"python train.py --lr {cfg['lr']} --seed {cfg['seed']} --epochs {cfg['epochs']} --out {cfg['out']}\")\n",
+    "cmd = 'accelerate launch train.py'\ncmd += f\" --lr {cfg['lr']} --seed {cfg['seed']}\"\n"
+    "cmd += f\" --epochs {cfg['epochs']} --out {cfg['out']}\"\nsubprocess.run(cmd, shell=True, check=True)\n",
+    "cmd = ' '.join(['torchrun', 'train.py', f\"--lr={cfg['lr']}\", f\"--seed={cfg['seed']}\","
+    " f\"--epochs={cfg['epochs']}\", f\"--out={cfg['out']}\"])\nos.system(cmd)\n",
+    "cmd = 'python train.py --lr {} --seed {} --epochs {} --out {}'.format(cfg['lr'], cfg['seed'], cfg['epochs'],"
+    " cfg['out'])\nos.system(cmd)\n",
+    "cmd = 'python train.py --lr %g --seed %d --epochs %d --out %s' % (cfg['lr'], cfg['seed'], cfg['epochs'], cfg['out'])\n"
+    "subprocess.check_call(shlex.split(cmd))\n",
+    "def build(c):\n    return (f\"torchrun train.py --lr {c['lr']} --seed {c['seed']}\"\n"
+    "            f\" --epochs {c['epochs']} --out {c['out']}\")\nsubprocess.run(build(cfg), shell=True)\n",
+    "cmd = ['torchrun', 'train.py']\nfor key in ('lr', 'seed', 'epochs', 'out'):\n    cmd += [f'--{key}', str(cfg[key])]\n"
+    "subprocess.run(cmd)\n",
+}  # fmt: skip
+WHOLE = {
+    "cmd = [sys.executable, 'train.py', '--config', sys.argv[1], '--lr', str(cfg['lr']), '--seed', str(cfg['seed']),"
+    " '--epochs', str(cfg['epochs']), '--out', cfg['out']]\nsubprocess.run(cmd)\n",
+    "cmd = f\"python train.py --lr {cfg['lr']} --seed {cfg['seed']} --epochs {cfg['epochs']} --out {cfg['out']}\"\n"
+    "for key, value in cfg.items():\n    cmd += f' --{key} {value}'\nos.system(cmd)\n",
+}
+OPENS = (
+    "import os, shlex, subprocess, sys\nimport yaml\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
+)
+FLAGS = """import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--out", default="out")
+parser.add_argument("--max_len", type=int, default=512)
+parser.add_argument("--config")
+args = parser.parse_args()
+print(args.lr, args.seed, args.epochs, args.out, args.max_len, args.config)
+"""
+KEPT = "lr: 2.0e-5\nseed: 3\nepochs: 2\nout: runs/a\nmax_len: {}\n"
+
+
+def left(folder: Path, launch: str, config: str) -> list[str]:
+    files = {"launch.py": OPENS + launch, "train.py": FLAGS, "sft.yaml": config}
+    return [one.message for one in audited(folder, files, select=("CFG009", "CFG017")).findings]
+
+
+@pytest.mark.parametrize("launch", sorted(KEYED))
+def test_a_key_that_the_command_leaves_out(tmp_path: Path, launch: str) -> None:
+    (found,) = left(tmp_path / "a", launch, KEPT.format(2048))
+    assert "`max_len: 2048` is not among them" in found
+    assert "(`512`)" in found
+    assert not left(tmp_path / "b", launch, KEPT.format(512)), "the script's own default"
+
+
+@pytest.mark.parametrize("launch", sorted(WHOLE))
+def test_the_file_or_all_its_keys_are_handed_on(tmp_path: Path, launch: str) -> None:
+    assert not left(tmp_path, launch, KEPT.format(2048))

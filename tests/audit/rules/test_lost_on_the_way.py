@@ -294,3 +294,32 @@ def test_an_older_trl_has_an_older_transformers(tmp_path: Path, pins: str, found
         "requirements.txt": pins,
     }
     assert bool(audited(tmp_path, files, select=("CFG002",)).findings) is found
+
+
+HELD = {
+    "conf/config.yaml": "train:\n  lr: 1.0e-5\n  {key}: {value}\n",
+    "train.py": "import hydra\nfrom transformers import Trainer, TrainingArguments\n\n\n"
+    "@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
+    "    args = TrainingArguments('out', learning_rate=cfg.train.lr, seed=1{more})\n"
+    "    Trainer(model, args, train_dataset=rows).train()\n\n\nmain()\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "more", "says"),
+    [
+        ("bf16", "true", "", "the run has `bf16: False`"),
+        ("warmup_ratio", "0.1", "", "to set it does nothing."),
+        ("epochs", "5", "", "the run has `num_train_epochs: 3"),
+        ("weight_decay", "0.1", ", weight_decay=0.01", "the run has `weight_decay: 0.01`"),
+        ("epochs", "3", "", "to set it does nothing."),
+        ("color", "red", "", "to set it does nothing."),
+    ],
+)
+def test_what_the_run_has_instead(tmp_path: Path, key: str, value: str, more: str, says: str) -> None:
+    files = {
+        name: text.replace("{key}", key).replace("{value}", value).replace("{more}", more)
+        for name, text in HELD.items()
+    }
+    (found,) = audited(tmp_path, files, select=("CFG017",)).findings
+    assert says in found.message

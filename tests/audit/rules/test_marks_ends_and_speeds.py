@@ -216,3 +216,64 @@ def test_packing_of_old_releases(tmp_path: Path, trl: str, packing: bool, code: 
     length = "max_seq_length" if "0.1" in trl else "max_length"
     train = PACKED.format(pad="'<|padding|>'", packing=packing).replace("seed=1", f"seed=1, {length}=4096")
     assert len(said(tmp_path, code, train, **{"requirements.txt": f"{trl}\n"})) == found
+
+
+CLOCKED = """import time
+from transformers import DataCollatorForSeq2Seq
+
+collate = DataCollatorForSeq2Seq(tokenizer)
+seen, mark = 0, time.perf_counter()
+for step, batch in enumerate(loader):
+    model(**batch).loss.backward()
+    seen += {}
+    if step % 10 == 0:
+        {}
+        seen, mark = 0, now
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "shown", "fires"),
+    [
+        ("batch['input_ids'].numel()", "now = time.perf_counter(); print(f'tokens/s {seen / (now - mark):.0f}')", True),
+        ("batch['input_ids'].numel()", "now = time.time(); print('tokens/s', seen / max(now - mark, 1e-6))", True),
+        ("batch['input_ids'].numel()", "now = time.time(); print('tokens/s', known, seen)", False),
+        ("int(batch['attention_mask'].sum())", "now = time.time(); print('tokens/s', seen / (now - mark))", False),
+    ],
+)
+def test_a_speed_by_a_clock_of_any_name(tmp_path: Path, count: str, shown: str, fires: bool) -> None:
+    text = CLOCKED.format(count, shown.replace("; ", "\n        "))
+    assert len(said(tmp_path, "MSR001", text)) == fires
+
+
+@pytest.mark.parametrize(
+    ("start", "fires"),
+    [
+        ("step, start = 0, time.time()", True),
+        ("start: float = time.perf_counter()", True),
+        ("(seen, start) = (0, time.monotonic())", True),
+        ("step, start = time.time(), 0", False),
+    ],
+)
+def test_a_clock_that_starts_beside_a_count(tmp_path: Path, start: str, fires: bool) -> None:
+    text = (
+        f"import time\nimport torch\nmodel.cuda()\nstep = 0\n{start}\nfor x, y in loader:\n    model(x, y).backward()\n"
+        "    optimizer.step()\n    step += 1\n    if step % 50 == 0:\n"
+        "        print('tok/s', step * 8192 / (time.CLOCK() - start))\n"
+    )
+    clock = next((one for one in ("perf_counter", "monotonic") if one in start), "time")
+    assert len(said(tmp_path, "MSR004", text.replace("CLOCK", clock))) == fires
+
+
+@pytest.mark.parametrize(
+    ("shown", "fires"),
+    [
+        ("print(f'{n / took:.2f} it/s - compare this with your own batch size, higher is faster')", True),
+        ("logger.info('%.2f steps/s; pick the batch size with the most', n / took)", True),
+        ("p.add_argument('--batch_size', type=int, default=1, help='1 gives the best it/s')", True),
+        ("print(f'batch {bs}: {n / took:.2f} it/s')", False),
+        ("print(f'{n / took:.2f} it/s; compare tokens/s of batch sizes, not this')", False),
+    ],
+)
+def test_texts_that_tell_to_judge_by_steps(tmp_path: Path, shown: str, fires: bool) -> None:
+    assert len(said(tmp_path, "MSR005", f"import time\n{shown}\n")) == fires

@@ -550,3 +550,31 @@ SFTTrainer(model, args=SFTConfig("o"), train_dataset=rows.map(to_messages)).trai
 def test_a_system_turn_that_is_refused(tmp_path: Path, model: str, role: str, found: bool) -> None:
     text = SYSTEM.format(model=model, role=role)
     assert bool(codes(tmp_path, {"train.py": text}, "CFG015")) is found
+
+
+ON_MESSAGES = """from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+
+# {}
+args = SFTConfig(output_dir="out", seed=1)
+train = load_dataset("json", data_files="train.jsonl", split="train")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train).train()
+"""
+A_CHAT = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+A_PAIR = '{"prompt": "a", "completion": "b"}\n'
+
+
+@pytest.mark.parametrize(
+    ("comment", "rows", "pin", "says"),
+    [
+        ("only the assistant turns contribute to the loss", A_CHAT, "trl==0.16.1", "`DataCollatorForCompletionOnlyLM`"),
+        ("the loss is computed on the answers only", A_CHAT, "trl==0.18.0", "`prompt` and `completion`"),
+        ("the loss is computed on the answers only", A_CHAT, "trl==0.24.0", "{% generation %}"),
+        ("the loss is computed on the answers only", A_PAIR, "trl==0.24.0", ""),
+        ("the loss is computed on all tokens", A_CHAT, "trl==0.24.0", ""),
+    ],
+)
+def test_messages_that_only_the_data_shows(tmp_path: Path, comment: str, rows: str, pin: str, says: str) -> None:
+    files = {"train.py": ON_MESSAGES.format(comment), "train.jsonl": rows * 3, "requirements.txt": f"{pin}\n"}
+    found = audited(tmp_path, files, select=("MSK001",)).findings
+    assert [says in one.remedy.text for one in found] == [True] * bool(says)

@@ -579,7 +579,8 @@ fire.Fire(main)
     [("", True), ('        torch.save([model.state_dict(), optimizer.state_dict()], "last.pt")', False)],
 )
 def test_a_program_of_fire_that_saves_at_its_end_alone(tmp_path: Path, each: str, said: bool) -> None:
-    assert ("CKP002" in codes(tmp_path, {"train.py": SAVED.format(each=each)})) is said
+    found = audited(tmp_path, {"train.py": SAVED.format(each=each)}, select=("CKP002",)).findings
+    assert ["Nothing is saved before all" in one.message for one in found] == [said]
 
 
 def test_a_collator_of_another_file_without_workers(tmp_path: Path) -> None:

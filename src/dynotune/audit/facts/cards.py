@@ -146,6 +146,8 @@ def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
     given = job.setting("num_processes")
     if given is not None and job.is_given("num_processes"):
         return given.value if type(given.value) is int else None
+    if _sees_one(job, project):
+        return 1
     own, documents = _naming(job, project)
     for texts in ([text], [*own, *documents]):
         counts = {1 for one in texts if _ALONE.search(one)}
@@ -158,6 +160,16 @@ def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
         any(file.endswith(".ipynb") for file in job.files) and any(_COLAB.search(text) for text in own)
     )
     return 1 if alone else None
+
+
+def _sees_one(job: Job, project: Project) -> bool:
+    """Every command that starts it shows it one GPU: `CUDA_VISIBLE_DEVICES=0 python train.py`."""
+    shown = [
+        launch.variables.get("CUDA_VISIBLE_DEVICES")
+        for launch in project.launches
+        if launch.script in job.files and launch.file in job.files and not launch.launcher
+    ]
+    return bool(shown) and all(one is not None and re.fullmatch(r"\d", str(one.value)) for one in shown)
 
 
 _COLAB = re.compile(r"\bcolab\b", re.IGNORECASE)

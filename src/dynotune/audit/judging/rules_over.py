@@ -7,6 +7,7 @@ from typing import Any
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import Finding, NotChecked
+from dynotune.audit.judging.measured_by import measured_by
 from dynotune.audit.judging.watched import asked_since, watched
 from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Rule, Subject
@@ -29,7 +30,7 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
     findings: dict[Any, Finding] = {}
     passed: list[str] = []
     missing: dict[Any, NotChecked] = {}
-    trails = _trails(project)
+    trails, plain = _trails(project), project
     project = watched(project)
     for code, rule in rules.items():
         subjects = list(_subjects(project, rule.subject))
@@ -45,9 +46,8 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
                 else:
                     # Two jobs may share a file: what is said of one line is said once.
                     also = tuple(one for one in trails.get(said.place, ()) if one not in said.also)
-                    findings.setdefault(
-                        (code, said.place, said.message), replace(said, code=code, also=(*said.also, *also))
-                    )
+                    told = replace(measured_by(said, plain), code=code, also=(*said.also, *also))
+                    findings.setdefault((code, said.place, said.message), told)
         for job in asked_since(project):
             for hole in job.holes:
                 silent = False

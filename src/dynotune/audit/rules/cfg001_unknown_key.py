@@ -82,7 +82,7 @@ def _anothers(job: Job, key: GivenKey) -> Finding:
     happens = "drops it without a word" if drops else "stops at it"
     called = f"; here it is `{key.instead}`" if key.instead else ""
     return Finding(
-        f"`{key.name}` does nothing under {job.trainer.value}, which {happens}: {key.why}{called}.",
+        f"`{key.name}` is not {job.trainer.value}'s, which {happens}: {key.why}{called}.",
         place=key.place,
         evidence=Evidence(Level.TEXT, {"key": key.name, "trainer": job.trainer.value}),
         stake=Stake(AtStake.RESULT if drops else AtStake.STOPS),

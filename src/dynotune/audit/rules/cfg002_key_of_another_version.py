@@ -80,7 +80,7 @@ def _removed(job: Job, key: GivenKey) -> Finding:
     if key.left_out is not None:
         return left_out(job, key, key.why.partition(". ")[0], "Remove it." if plain or not advice else f"{advice}.")
     return Finding(
-        f"`{key.name}` is refused: {key.why}.",
+        f"`{key.name}` is refused: {key.why.partition('. ')[0]}.",
         place=key.place,
         evidence=Evidence(Level.TEXT, {"key": key.name, "versions": {**job.versions, **job.pinned}}),
         stake=Stake(AtStake.STOPS),

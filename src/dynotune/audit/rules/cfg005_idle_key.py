@@ -75,6 +75,35 @@ _SWITCHES = {
 """Options that a script gives once and for all, and what they belong to."""
 
 
+_MEANT: Mapping[str, str] = {
+    "num_train_epochs": "take `{max_steps}` out, if whole epochs are meant",
+    "eval_steps": "set `{eval_strategy}: steps`, if evaluation is meant",
+    "eval_packing": "set `{eval_strategy}: steps`, if evaluation is meant",
+    "save_steps": "set `{save_strategy}: steps`, if it is to save by them",
+    "save_total_limit": "set `{save_strategy}: steps`, if checkpoints are meant",
+    "logging_steps": "set `{logging_strategy}: steps`, if it is to log by them",
+    "packing_strategy": "switch `{packing}` on, if packing is meant",
+    "gradient_checkpointing_kwargs": "switch `{gradient_checkpointing}` on, if it is meant",
+    "bnb_4bit_quant_type": "load the weights in 4 bit, if that is meant",
+    "use_bnb_nested_quant": "load the weights in 4 bit, if that is meant",
+    "warmup_steps": "set `{lr_scheduler_type}: constant_with_warmup`, if the warm-up is meant",
+    "warmup_ratio": "set `{lr_scheduler_type}: constant_with_warmup`, if the warm-up is meant",
+}
+"""What makes the key do something."""
+
+
+def _or_else(name: str, job: Job) -> str:
+    """The other way, in the trainer's own names."""
+    if name not in _MEANT or (name == "warmup_ratio" and not _CONSTANT[0](job)):
+        return ""
+    return "; or " + re.sub(r"\{(\w+)\}", lambda found: job.called(found[1]), _MEANT[name])
+
+
+def _in_full(why: str, job: Job) -> str:
+    """With the steps that decide."""
+    return why.replace("`max_steps`", f"`{job.called('max_steps')}: {job.get('max_steps')}`")
+
+
 def _by_a_flag(job: Job, switch: str) -> bool:
     """A script leaves the switch to whoever starts it: its option stands there for the times when it is on."""
     setting = job.setting(switch)
@@ -89,11 +118,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         if not idle(job) or (name in _SWITCHES and _by_a_flag(job, _SWITCHES[name])):
             continue
         yield Finding(
-            f"`{job.called(name)}` does nothing here: {why}.",
+            f"`{job.called(name)}` does nothing here: {_in_full(why, job)}.",
             place=job.place(name),
             evidence=Evidence(Level.RESOLVED, {name: setting.value}),
             stake=Stake(AtStake.CLARITY),
-            remedy=Remedy(Risk.SAFE, "Remove it.", (job.remove(name),)),
+            remedy=Remedy(Risk.SAFE, f"Remove it{_or_else(name, job)}.", (job.remove(name),)),
+            also=(job.place("max_steps"),) if name == "num_train_epochs" else (),
         )
     yield from _padding_free(job)
     yield from _of_a_made_model(job, project)

@@ -20,7 +20,12 @@ from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
-from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
+from dynotune.audit.shapes.files_that_are_not_there import (
+    deepspeed_that_is_not_there,
+    files_that_are_not_there,
+    program_that_is_not_there,
+)
+from dynotune.audit.shapes.flags_by_another_name import meant_by
 from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.keys_that_a_file_lacks import (
@@ -48,6 +53,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
         yield from files_that_are_not_there(launch, project)
+        yield from program_that_is_not_there(launch, project)
         yield from _of_a_launcher(launch)
         for lacking in lacking_in_files(launch, project):
             yield _lacks(lacking, launch)
@@ -61,6 +67,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
     yield from _by_its_class(project)
+    yield from deepspeed_that_is_not_there(project)
 
 
 def _of_a_launcher(launch: Launch) -> Iterator[Said]:
@@ -131,7 +138,7 @@ def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
         name = flag.lstrip("-")
         if taken.takes(name) or name in _OF_LAUNCHERS:
             continue
-        close = next(iter(difflib.get_close_matches(name.replace("-", "_"), sorted(taken.flags), 1, 0.8)), "")
+        close = meant_by(name, taken.flags)
         yield Finding(
             f"The program that is started has no flag `{flag}`: its parser stops with an error."
             f"{f' Did you mean `--{close}`?' if close else ''}",
@@ -184,9 +191,9 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
             continue
         if launch.file.endswith(".py") and setting.place.key in project.texts.get(launch.file, ""):
             continue  # said of the launcher's text
-        close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
+        close = meant_by(name, taken.flags - launch.flags.keys())
         meant = f" Did you mean `--{close}`?" if close else ""
-        rename = close and setting.place.key.startswith("--")
+        rename = setting.place.key.startswith("--") and difflib.get_close_matches(name, [close], 1, 0.8)
         yield Finding(
             f"`{program}` has no flag `--{name}`: its parser stops with an error.{meant}",
             place=setting.place,

@@ -14,6 +14,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.exported_in_vain import exported_in_vain
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
 from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
@@ -87,6 +88,7 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     if script is not None:
+        yield from exported_in_vain(launch, script, project)
         lost, why = flags_that_fire_drops(launch, script, project.scripts)
         yield from _finding(lost, why, "Give the function such a parameter and use it, or take the flag out.")
         swallowed, function = swallowed_by_a_function(launch, script)
@@ -123,6 +125,18 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
+
+
+def left_by_launchers(project: Project) -> frozenset[Place]:
+    """Keys of configurations that a launcher in Python leaves out, as this rule says it."""
+    scripts = {script.file: script for script in project.scripts}
+    found: set[Place] = set()
+    for launch in project.launches:
+        script = scripts.get(launch.script) if launch.file.endswith(".py") else None
+        taken = accepts(script, scripts, Schemas.of()) if script is not None else None
+        if script is not None and taken is not None:
+            found |= {place for one in values_that_stay_behind(launch, script, taken, project) for place in one.also}
+    return frozenset(found)
 
 
 def _finding(lost: list[Setting], why: str, remedy: str) -> Iterator[Said]:
@@ -186,7 +200,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that"
+        detected="E0: settings of training that a launcher exports and no line reads; flags, or its own argument, that a"
+        " shell script keeps in a variable which no command gets; flags that"
         " a shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; a word or a variable with which a document starts a launcher that reads no argument, or sets the variable"
         " itself; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"

@@ -167,14 +167,16 @@ def _workers_of_none(job: Job) -> Iterator[Said]:
     else:
         return
     default = "" if job.is_given("dataloader_num_workers") else " (the default)"
+    loaders = not job.called(key).startswith("dataloader_")  # a loader of one's own
+    workers = "num_workers" if loaders else job.called("dataloader_num_workers")
     yield Finding(
-        f"`{job.called(key)}: {shown}` needs workers, and `dataloader_num_workers` is 0{default}: the run stops.",
+        f"`{job.called(key)}: {shown}` needs workers, and `{workers}` is 0{default}: the run stops.",
         place=job.place(key),
         evidence=Evidence(Level.RESOLVED, {key: shown, "dataloader_num_workers": 0}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.SAFE,
-            f"Take `{job.called(key)}` out, or set `dataloader_num_workers: 2`.",
+            f"Take `{job.called(key)}` out, or set `{workers}` to 2.",
             (job.set("dataloader_num_workers", 2),),
         ),
     )

@@ -14,16 +14,18 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
+from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE, left_by_launchers
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.constants_that_nothing_reads import constants_that_nothing_reads
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
+from dynotune.audit.shapes.items_that_nothing_reads import items_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.options_that_nothing_reads import options_that_nothing_reads
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 from dynotune.audit.shapes.unread_of_loaded import unread_of_loaded
+from dynotune.audit.shapes.what_the_run_has_instead import had_instead
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
@@ -37,13 +39,14 @@ _SCRIPT = (
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     for unread in unread_of_hydra(project):
-        yield _finding(unread)
-    flat = list(_of_a_file(project))
-    yield from flat
-    said = {place.file for one in flat if isinstance(one, Finding) for place in (one.place, *one.also)}
-    for file, nested in unread_of_loaded(project):
-        if file not in said:
-            yield _finding(nested, f"of `{file}`")
+        yield _finding(unread, project=project)
+    flat = [one for one in _of_a_file(project) if isinstance(one, Finding)]
+    said = {place.file for one in flat for place in (one.place, *one.also)}
+    flat += [
+        _finding(nested, f"of `{file}`", project) for file, nested in unread_of_loaded(project) if file not in said
+    ]
+    told = left_by_launchers(project) if flat else frozenset()
+    yield from (one for one in flat if not {one.place, *one.also} <= told)
     yield from _of_a_class(project)
     yield from _filtered(project)
     yield from misspelt_of_deepspeed(project)
@@ -51,6 +54,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from flags_that_nothing_reads(project)
     yield from options_that_nothing_reads(project)
     yield from constants_that_nothing_reads(project)
+    yield from (_finding(unread, f"of `{name}`", project) for name, unread in items_that_nothing_reads(project))
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -76,6 +80,7 @@ def _of_a_class(project: Project) -> Iterator[Said]:
     """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
     source = "\n".join(code(one) for one in project.scripts)
     homes = {file for job in project.jobs for file in job.files}
+    given = {name for launch in project.launches if launch.script in homes for name in launch.flags}
     for script in project.scripts:
         program = connected(script, project)
         if not any(one.file in homes or any(loops(one)) for one in program) or _taken_whole(program):
@@ -90,6 +95,7 @@ def _of_a_class(project: Project) -> Iterator[Said]:
             ]
             unread = [one for one in fields if not re.search(rf"\.{one.id}\b|[\"']{one.id}[\"']", source)]
             unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
+            unread = [one for one in unread if one.id not in given]  # CFG009's, where the command gives it
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
 
@@ -140,7 +146,7 @@ def _of_a_file(project: Project) -> Iterator[Said]:
             yield (
                 _left_behind(script, places, config)
                 if config.kind in TRAINERS
-                else _finding(places, f"of `{config.file}`")
+                else _finding(places, f"of `{config.file}`", project)
             )
 
 
@@ -237,17 +243,26 @@ def _function(name: str, scripts: Sequence[Script]) -> ast.FunctionDef | None:
     return found[0] if len(found) == 1 else None
 
 
-def _finding(unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration") -> Finding:
+def _finding(
+    unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration", project: Project | None = None
+) -> Finding:
     shown = ", ".join(f"`{name}`" for name, _ in unread[:3])
     more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
     them = "it" if len(unread) == 1 else "them"
+    instead = list(had_instead(unread, project)) if project is not None else []
+    has = ", ".join(f"`{called}: {value}`" for _, called, value in instead[:3])
     return Finding(
-        f"No script reads {shown}{more} {whose}: to set {them} does nothing.",
+        f"No script reads {shown}{more} {whose}: to set {them} does nothing{f', and the run has {has}' if has else ''}.",
         place=unread[0][1],
         also=tuple(place for _, place in unread[1:]),
         evidence=Evidence(Level.RESOLVED, {"unread": [name for name, _ in unread]}),
-        stake=Stake(AtStake.CLARITY),
-        remedy=Remedy(Risk.OPERATIONAL, "Read it where it was meant to work, or take it out."),
+        stake=Stake(AtStake.CLARITY if not instead else AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL if instead else Risk.OPERATIONAL,
+            f"Hand it on (`{instead[0][1]}=...`), or take it out."
+            if instead
+            else "Read it where it was meant to work, or take it out.",
+        ),
     )
 
 
@@ -267,7 +282,8 @@ RULE = Rule(
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of"
-        " options that no file reads; constants of a file that trains, named as settings are"
+        " options that no file reads; items of a dictionary of settings in code whose others are taken by their keys;"
+        " constants of a file that trains, named as settings are"
         " (`MAX_LEN = 2048`), that no line reads; keys that"
         " such a class has not, where the script filters by its fields."
         " Flags of a training script's own parser that no file reads; parameters of a function that click, typer, fire or"

@@ -148,7 +148,7 @@ def _by_pickle(told: str, place: Place, text: str, changes: tuple[Change, ...] =
         place=place,
         evidence=Evidence(Level.TEXT, {"safetensors": False}),
         stake=Stake(AtStake.CLARITY),
-        remedy=Remedy(Risk.SAFE, text, changes, breaks="What loads `pytorch_model.bin` has to change as well."),
+        remedy=Remedy(Risk.SAFE, text, changes, breaks="What loads the `.bin` file by its name has to change as well."),
     )
 
 

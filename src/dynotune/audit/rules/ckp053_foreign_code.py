@@ -7,6 +7,7 @@ from typing import Any
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -22,22 +23,41 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     name = job.get("model_name_or_path")
     if not isinstance(name, str) or name.startswith((".", "/", "~")) or name.count("/") > 1:
         return  # a folder of one's own, or not known
+    model = known(name)
+    own = model is not None and name.partition("/")[0].lower() in _OFFICIAL
     taken = "" if job.trainer is Trainer.DYNOTUNE else ", on every rank, with the rights of who trains"
     yield Finding(
-        f"`{job.called('trust_remote_code')}: true` runs the code that lies beside the weights of `{name}` on the"
-        f" hub at that"
-        f" moment{taken}.",
+        f"`{job.called('trust_remote_code')}: true` runs whatever code lies beside the weights of `{name}` on the hub"
+        f" when it starts{taken}{', and this model needs none' if own else ''}.",
         place=place,
         evidence=Evidence(Level.RESOLVED, {"model": name, "revision": revision}),
         stake=Stake(AtStake.LOST, source="whoever can push there has the rights of who trains"),
         remedy=Remedy(
             Risk.OPERATIONAL,
-            "Take it out: transformers has the common architectures itself. Where it is needed, read the code and"
-            " name the"
-            " commit (`model_revision`).",
-            breaks="Architectures that only the checkpoint's code knows do not load without it.",
+            f"Take it out: transformers has the code of `{model.model_type}` itself."
+            if own and model is not None
+            else "Take it out: transformers has the common architectures itself. Where it is needed, read the code and"
+            f" name the commit ({_REVISION.get(job.trainer, '`revision`')}).",
+            breaks="" if own else "Architectures that only the checkpoint's code knows do not load without it.",
         ),
     )
+
+
+_OFFICIAL = frozenset(
+    {
+        *("qwen", "meta-llama", "mistralai", "google", "microsoft", "huggingfacetb", "tinyllama", "eleutherai"),
+        *("openai-community", "facebook", "allenai", "ibm-granite", "nousresearch", "unsloth"),
+    }
+)
+"""Whose models of the known families are made for transformers' own code."""
+
+_REVISION = {
+    Trainer.AXOLOTL: "`revision_of_model`",
+    Trainer.LLAMA_FACTORY: "`model_revision`",
+    Trainer.TRL: "`model_revision`, or `revision=` of `from_pretrained`",
+    Trainer.DYNOTUNE: "`model_revision`",
+}
+"""How trainers call it; a script gives it to `from_pretrained`."""
 
 
 def _asked(job: Job, project: Project) -> tuple[Place | None, Any]:
@@ -76,6 +96,6 @@ RULE = Rule(
         deliberate=("The architecture is not in transformers yet.", "The hub's repository is your own."),
         sources=("transformers' documentation on custom models",),
     ),
-    bad=Example({"sft.yaml": f"{_SFT}trust_remote_code: true\n"}, says="runs the code"),
+    bad=Example({"sft.yaml": f"{_SFT}trust_remote_code: true\n"}, says="runs whatever code"),
     good=Example({"sft.yaml": _SFT}),
 )

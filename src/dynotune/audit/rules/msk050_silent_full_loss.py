@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.answers_by_trl import answers_by_trl
 from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
 from dynotune.audit.shapes.masks_that_do_not_last import masks_that_do_not_last
 from dynotune.audit.shapes.starts_that_are_zero import masked_up_to, zero_where_not_found
@@ -54,7 +55,7 @@ def _without_completions(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.STOPS if stops else AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
-                "Give rows with `prompt` and `completion`, or `messages` and `assistant_only_loss=True`.",
+                f"{answers_by_trl(job, project)}.",
                 accuracy="Loss on answers alone, as the setting means.",
                 measure="dynotune prepare --config sft.yaml --show 3",
             ),

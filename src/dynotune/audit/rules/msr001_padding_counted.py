@@ -14,6 +14,7 @@ from dynotune.audit.facts.together import code, connected, imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.claimed_settings import without_packing
 
 _SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
@@ -49,13 +50,16 @@ _PRODUCT = re.compile(
 
 def _of_a_document(job: Job, project: Project) -> Iterator[Said]:
     """A speed that multiplies rows by the length at which they are cut, of a job whose rows are not packed."""
-    limit = max_length(job)
-    if limit is None or job.get("packing") is not False:
+    limits = {max_length(job)} - {None}
+    if not limits and without_packing(job, project) is not None:
+        texts = [code(one) for one in project.scripts if one.file in job.files]
+        limits = {int(one) for text in texts for one in _GIVEN.findall(text)}
+    elif job.get("packing") is not False and without_packing(job, project) is None:
         return
     for file, text in project.documents.items():
         for number, line in enumerate(text.split("\n"), 1):
             found = _PRODUCT.search(line)
-            if found is not None and int(found[2].replace(",", "")) == limit:
+            if found is not None and (limit := int(found[2].replace(",", ""))) in limits:
                 yield Finding(
                     f"`{found[0]}` multiplies rows by the length at which they are cut: an upper bound that only rows of"
                     " that length reach, since nothing is packed.",
@@ -205,7 +209,13 @@ def _is_a_speed(target: str, script: Script) -> bool:
     """By its name, or divided by what a clock says."""
     named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
     divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
-    return bool(named or re.search(divided, script.source))
+    clocks = "|".join(sorted({re.escape(one) for one in _CLOCKS.findall(script.source)}))
+    by_a_clock = rf"\b{re.escape(target)}\s*/\s*(?:max\()?\(?\s*(?:{clocks})(?![\w.])"
+    return bool(named or re.search(divided, script.source) or (clocks and re.search(by_a_clock, script.source)))
+
+
+_CLOCKS = re.compile(r"([\w.]+) *= *(?:time\.)?(?:time|perf_counter|monotonic)\(\)(?: *- *[\w.]+)? *$", re.MULTILINE)
+"""`now` of `now = time.perf_counter()`, `took` of `took = time.time() - start`."""
 
 
 def _pads(script: Script, project: Project) -> bool:

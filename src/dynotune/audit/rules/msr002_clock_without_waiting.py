@@ -88,7 +88,8 @@ def _of_the_whole(script: Script, loop: Loop) -> Iterator[Said]:
         if call.name not in _CLOCKS or call.in_training_loop or not 0 < call.place.line - loop.place.end_line <= 8:
             continue
         found = re.search(r"-\s*(\w+)\b", lines[call.place.line - 1][call.place.column - 1 :])
-        between = "\n".join(lines[loop.place.end_line : call.place.line - 1])
+        here = lines[call.place.line - 1][: max(call.place.column - 1, 0)]  # `torch.cuda.synchronize(); took = ...`
+        between = "\n".join([*lines[loop.place.end_line : call.place.line - 1], here])
         if found is None or _WAITS.search(between) or _WAITS.search(loop.text):
             continue
         start = next((one for one in script.calls if one.name in _CLOCKS and one.place.line < loop.place.line), None)

@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.seeded_too_late import seeded_too_late
 
 _SEEDED = re.compile(
     r"\b\w*seed\w*\s{0,4}\((?!self)|\bGenerator\(|default_rng\(\s{0,4}\w|RandomState\(\s{0,4}\w", re.IGNORECASE
@@ -30,7 +31,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not trained and not handed:
         return
     near = connected(script, project)
-    if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
+    if leads_out(near, project):
+        return
+    if any(_SEEDED.search(_without_definitions(one)) for one in near):
+        yield from seeded_too_late(script, near, lambda call: _draws_rows(call, trained))
         return
     own = {node.name for one in project.scripts for node in ast.walk(one.tree) if isinstance(node, ast.ClassDef)}
     if trained and any(_is_a_librarys(call, own) for one in near for call in one.calls):
@@ -45,19 +49,22 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         [*(["which rows come when"] if rows else []), *(["the adapters' first weights"] if adapters else [])]
     )
     differ = "differ" if adapters else "differs"
+    asked = list(_asked(near))
+    told = "`--seed` is taken and seeds nothing" if asked else "No seed is set"
     yield Finding(
-        f"No seed is set: {what} {differ} from run to run, so that two runs cannot be compared.",
+        f"{told}: {what} {differ} from run to run, so that two runs cannot be compared.",
         place=drawn[0].place,
         evidence=Evidence(Level.TEXT, {"drawn": what, "seed": None}),
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Call `transformers.set_seed(42)` (or `torch.manual_seed`) before the model and the loader are made."
+            f"Call `transformers.set_seed({'args.seed' if asked else '42'})` (or `torch.manual_seed`) before the model"
+            " and the loader are made."
             if trained
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
+        also=(*(call.place for call in drawn[1:]), *asked, *_begins(drawn[0], near)),
     )
 
 
@@ -168,7 +175,8 @@ RULE = Rule(
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
         detected="E0: rows that are shuffled or divided, or adapters that are made, without a seed of their own, and no call"
-        " in any file of the program that sets one. Of a trainer's script only rows that are drawn before it: the trainer"
+        " in any file of the program that sets one, or only calls behind them in the same function. Of a"
+        " trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",
         deliberate=("Runs are repeated often enough to average over.",),

@@ -16,6 +16,34 @@ _CLOCK = (
 )
 _CLOCK = f"(?:{_CLOCK})"
 _START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
+
+
+def _start_of(line: str) -> str:
+    """The name that the time goes into, also as one of several (`step, start = 0, time.time()`); empty: none."""
+    found = _START.match(line)
+    if found is not None:
+        return found["name"]
+    try:
+        body = ast.parse(line.strip()).body if re.search(_CLOCK, line) and "=" in line else []
+    except (SyntaxError, ValueError):
+        return ""
+    taken = (ast.unparse(target) for target, value in _pairs(body) if re.fullmatch(_CLOCK, ast.unparse(value)))
+    return next(taken, "")
+
+
+def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each name with what it gets."""
+    for node in body:
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    yield from zip(target.elts, node.value.elts, strict=False)
+                else:
+                    yield target, node.value
+
+
 _WARM = re.compile(
     r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first(?!_batches)|first_step|burn_in",
     re.IGNORECASE,
@@ -43,12 +71,12 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     for loop in every:
         begin, end = loop.place.line, loop.place.end_line
         for number in range(min(max(begin - 40, 1), _head(functions, begin)), begin):
-            start = _START.match(lines[number - 1])
-            if start is None:
+            start = _start_of(lines[number - 1])
+            if not start:
                 continue
             if any(number - 15 < one.place.end_line < number for one in every):
                 continue  # steps that nobody times come first
-            name = re.escape(start["name"])
+            name = re.escape(start)
             first, last = _outermost(script, begin, end, number)
             inside = "\n".join(lines[first - 1 : last])
             if re.search(
@@ -168,26 +196,30 @@ def _around_a_trainer(script: Script) -> Iterator[Said]:
             continue
         line = call.place.line
         for number in range(max(line - 4, 1), line):
-            start = _START.match(lines[number - 1])
-            if start is None or re.search(r"warm", "\n".join(lines[max(0, number - 12) : line]), re.IGNORECASE):
+            start = _start_of(lines[number - 1])
+            if not start or re.search(r"warm", "\n".join(lines[max(0, number - 12) : line]), re.IGNORECASE):
                 continue
-            read = _speed(lines, line, min(line + 12, len(lines)), re.escape(start["name"]))
+            read = _speed(lines, line, min(line + 12, len(lines)), re.escape(start))
             if read:
-                yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
+                yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number, _IN_A_CALL)
                 return
 
 
-def _finding(script: Script, place: Place, start: int) -> Finding:
+_IN_A_LOOP = "Start the clock and the counts anew after the first 10 steps, and at every log."
+_IN_A_CALL = "Start the clock in a `TrainerCallback` (`on_step_end`, at the tenth step), and count from there."
+
+
+def _finding(script: Script, place: Place, start: int, remedy: str = _IN_A_LOOP) -> Finding:
     compiled = "torch.compile(" in script.source
     return Finding(
-        f"The speed is an average since line {start}, before the first step: {'compilation, ' if compiled else ''}memory"
-        " allocation and warm-up are in it.",
+        f"The speed is an average since {'its clock was started' if script.file.endswith('.ipynb') else f'line {start}'},"
+        f" before the first step: {'compilation, ' if compiled else ''}memory allocation and warm-up are in it.",
         place=place,
-        evidence=Evidence(Level.TEXT, {"clock starts at line": start, "compiled": compiled}),
+        evidence=Evidence(Level.TEXT, {"clock starts at line": start} | ({"compiled": True} if compiled else {})),
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.SAFE,
-            "Start the clock and the counts anew after the first 10 steps, and at every log.",
+            remedy,
             effort=Effort.MINUTES,
             measure="dynotune profile -- python train.py",
         ),

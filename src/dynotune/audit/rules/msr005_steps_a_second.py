@@ -4,10 +4,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -35,6 +36,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     held += [(file, _comments(text)) for file, text in project.texts.items() if file not in known]
     for script in project.scripts:
         yield from _chosen(script)
+        yield from _advised(script)
     for file, comments in held:
         lines = project.texts.get(file, "").split("\n")
         for line, text in comments.items():
@@ -91,6 +93,40 @@ def _told(file: str, text: str) -> Iterator[Finding]:
             chosen = next((at for at, line in enumerate(sentences, after) if _FASTER.search(line)), after)
             yield replace(_finding(Place(file, chosen), behind, "text"), also=(Place(file, number),))
             return
+
+
+_ADVISES = re.compile(
+    r"\b(?:higher|more|bigger|larger) (?:it/s |steps/s )?(?:is|=|means) (?:faster|better)|\bcompare\b|\bfast(?:er|est)\b"
+    r"|\btune\b|\bbest\b|\bpick\b|\bchoose\b",
+    re.IGNORECASE,
+)
+
+
+def _advised(script: Script) -> Iterator[Said]:
+    """A text that the program shows, or the help of a flag: steps a second as a measure for sizes of a batch."""
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.Call) or not _SHOWS.search(ast.unparse(node.func)):
+            continue
+        flag = _text_of(node.args[0]) if node.args and ast.unparse(node.func).endswith("add_argument") else ""
+        for one in (*node.args, *(word.value for word in node.keywords if word.arg == "help")):
+            text = f"{flag} {_text_of(one)}"
+            if not _JUDGES.search(text) or not _ADVISES.search(text) or not _BATCH.search(text):
+                continue
+            if not _REAL.search(text) and not re.search(r"\bsame batch|\bnot\b|n't\b|never", text):
+                yield _finding(place_of(script, one), text, "text")
+                return
+
+
+_SHOWS = re.compile(r"(?:^|\.)(?:print|info|warning|log|echo|write|markdown|add_argument|secho)$")
+
+
+def _text_of(node: ast.expr) -> str:
+    """What of a string is written down."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            one.value if isinstance(one, ast.Constant) and isinstance(one.value, str) else "0" for one in node.values
+        )
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 _CHOSEN = "Batch sizes are compared by steps a second: fewer rows a step are always more of them, so the smallest wins."
@@ -215,7 +251,7 @@ def _comments(text: str) -> dict[int, str]:
 
 def _finding(place: Place, text: str, what: str = "comment") -> Finding:
     return Finding(
-        f"The {what} judges by steps a second (`{' '.join(text.split())[:70]}`), beside what decides how much"
+        f"The {what} judges by steps a second (`{shorten(text, 80, placeholder='...')}`), beside what decides how much"
         f" a step holds: fewer"
         " rows a step are always more steps a second.",
         place=place,

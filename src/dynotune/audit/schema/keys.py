@@ -116,7 +116,8 @@ class Keys:
             return None
         if came.before:
             return Verdict(Fate.RENAMED, f"{came.package} {asked} calls it `{came.before}`", came.before)
-        return Verdict(Fate.REMOVED, f"it came after {came.package} {came.last}, and {asked} is asked for")
+        why = f"it came after {came.package} {came.last}, and {asked} is asked for"
+        return Verdict(Fate.REMOVED, f"{why}. Ask for a later {came.package}, or take it out")
 
     def before(self, moved: Moved) -> bool:
         """Whether the version that the project asks for, else the one that was read, is older than the change. One that asks

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.claimed_settings import OTHERWISE, USES, words_of
+from dynotune.audit.shapes.claimed_settings import ITS_COST, OTHERWISE, USES, words_of
 from dynotune.audit.shapes.claims_of_comments import comments_of
 
 _HEAD = 25
@@ -30,12 +30,16 @@ class _Feature:
     done: re.Pattern[str]
     """What stands in code, configurations or commands where it is so, or may be."""
 
-    of_loops: bool = False
-    """Trainers of libraries do it by themselves."""
+    by: frozenset[Trainer] = frozenset({Trainer.TORCH, Trainer.TRL, Trainer.TRANSFORMERS})
+    """Of whose jobs it is so only where a line does it; other trainers do it by themselves."""
 
 
-def _feature(name: str, said: str, done: str, of_loops: bool = False) -> _Feature:
-    return _Feature(name, re.compile(said, re.IGNORECASE), re.compile(done, re.IGNORECASE), of_loops)
+_LOOPS, _PLAIN = frozenset({Trainer.TORCH}), frozenset({Trainer.TORCH, Trainer.TRANSFORMERS})
+
+
+def _feature(name: str, said: str, done: str, by: frozenset[Trainer] | None = None) -> _Feature:
+    found = _Feature(name, re.compile(said, re.IGNORECASE), re.compile(done, re.IGNORECASE))
+    return found if by is None else replace(found, by=by)
 
 
 def _told(what: str) -> str:
@@ -44,27 +48,58 @@ def _told(what: str) -> str:
     return rf"{in_a_sentence}|^\W*(?:{what})(?: (?:is )?(?:on|enabled|support))?\W*$"
 
 
+_TRAINS = (
+    r"\b(?:train(?:s|ed|ing)?|fine-?tun\w+|tuned)\b(?! data)[^.;:()]{0,40}"
+    + r"\b(?:in|with|using) (?:mixed[- ]precision )?(?:\()?"
+)
 _CAST = r"autocast|GradScaler|\bamp\b|mixed_precision|bf16|fp16|bfloat16|float16|half\(|precision"
 _FEATURES = (
     _feature(
         "gradient clipping",
         _told(r"gradient[- ]clip\w*|grad(?:ient)?[- ]norm clip\w*"),
         r"clip_?grad|max_grad_norm|gradient_clip|grad_clip|clip_|max_norm|total_norm",
-        True,
+        _LOOPS,
     ),
-    _feature("mixed precision", _told(r"(?:automatic )?mixed[- ]precision|amp"), _CAST, True),
-    _feature("gradient accumulation", _told(r"gradient accumulation"), r"accum|grad_?acc|micro_?(?:batch|step)", True),
+    _feature("mixed precision", _told(r"(?:automatic )?mixed[- ]precision|amp"), _CAST, _PLAIN),
+    _feature("bfloat16", rf"{_TRAINS}(?:bf16|bfloat16)\b", _CAST, _PLAIN),
+    _feature("float16", rf"{_TRAINS}(?:fp16|float16|half precision)\b", _CAST, _PLAIN),
+    _feature(
+        "FlashAttention",
+        _told(r"flash[- ]?attention[- ]?v?[23]"),
+        r"flash|\bfa[23]\b|attn|kernels|open_clip|esm",
+        _PLAIN,
+    ),
+    _feature(
+        "checkpointing",
+        _told(r"(?:gradient|activation) checkpointing"),
+        r"gradient_?checkpoint|grad_?ck?pt|checkpoint_wrapper|utils\.checkpoint|utils import checkpoint|activation_?check"
+        r"|recompute|remat|checkpoint\(",
+        _PLAIN,
+    ),
+    _feature("LoRA", _told(r"q?lora(?: adapters?)?"), r"lora|peft|adapter"),
+    _feature("label smoothing", _told(r"label[- ]smoothing"), r"smooth"),
+    _feature("NEFTune", _told(r"neftune"), r"neft"),
+    _feature(
+        "a seed",
+        r"\b(?:fixe[sd]|fix|sets?|setting) (?:the |a |all )?(?:random )?seeds?\b"
+        r"|\b(?:random )?seeds? (?:is|are) (?:fixed|set)\b",
+        r"seed",
+        _LOOPS,
+    ),
+    _feature(
+        "gradient accumulation", _told(r"gradient accumulation"), r"accum|grad_?acc|micro_?(?:batch|step)", _PLAIN
+    ),
     _feature(
         "warm-up",
         _told(r"(?:linear |learning[- ]rate |lr )?warm-?up"),
         r"warm_?up|LambdaLR|OneCycle|get_\w*schedule|SequentialLR",
-        True,
+        _PLAIN,
     ),
     _feature(
         "a cosine schedule",
         _told(r"(?:a )?cosine (?:\w+ )?(?:decay|schedule|annealing|lr)"),
         r"cosine|\bcos\(|schedul|OneCycle|LambdaLR",
-        True,
+        _LOOPS,
     ),
     _feature("early stopping", _told(r"early[- ]stopping"), r"early_?stop|patience|\bbest\w*\b(?s:.){0,600}?\bbreak\b"),
     _feature("`torch.compile`", _told(r"`?torch[._ ]compile`?"), r"compile"),
@@ -75,9 +110,9 @@ _FEATURES = (
     ),
     _feature("FSDP", _told(r"fsdp2?|fully sharded data parallel"), r"fsdp|fully_?shard"),
     _feature(
-        "Weights & Biases", _told(r"w(?:eights)? ?(?:&|and) ?b(?:iases)?|wandb"), r"wandb|report_to|log_with", True
+        "Weights & Biases", _told(r"w(?:eights)? ?(?:&|and) ?b(?:iases)?|wandb"), r"wandb|report_to|log_with", _LOOPS
     ),
-    _feature("TensorBoard", _told(r"tensorboard"), r"tensorboard|SummaryWriter|report_to|log_with", True),
+    _feature("TensorBoard", _told(r"tensorboard"), r"tensorboard|SummaryWriter|report_to|log_with", _LOOPS),
     _feature("Liger's kernels", _told(r"liger(?:[- ]kernels?)?"), r"liger"),
     _feature(
         "EMA weights",
@@ -110,14 +145,14 @@ def claimed_features(project: Project) -> Iterator[Said]:
     lines = [line for line in _lines(project, jobs) if len(line[2]) < 400 and "accelerate config" not in line[2]]
     if not lines:
         return
-    loops = all(job.trainer is Trainer.TORCH for job in jobs)
+    trainers = {job.trainer for job in jobs}
     text = _running(project)
     for feature in _FEATURES:
-        if (feature.of_loops and not loops) or feature.done.search(text):
+        if not trainers <= feature.by or feature.done.search(text):
             continue
         for file, number, line in lines:
             said = next((part for part in re.split(r"(?<=[a-z)\d])[.;] ", line) if feature.said.search(part)), "")
-            if said and not OTHERWISE.search(_AFTER.sub("", said)):
+            if said and not OTHERWISE.search(ITS_COST.sub("", _AFTER.sub("", said))):
                 yield _finding(feature, Place(file, number), said.strip(" -*#"))
                 break
 
@@ -147,6 +182,21 @@ def _running(project: Project) -> str:
     return "\n".join([*scripts.values(), *(line for line in kept if not installs.search(line))])
 
 
+_HOW = {
+    "bfloat16": "Ask for it (`bf16=True`; in a loop of one's own `torch.autocast`)",
+    "float16": "Ask for it (`fp16=True`; in a loop of one's own `torch.autocast` and a `GradScaler`)",
+    "mixed precision": "Ask for it (`bf16=True`; in a loop of one's own `torch.autocast`)",
+    "FlashAttention": 'Load the model with `attn_implementation="flash_attention_2"`',
+    "checkpointing": "Ask for it (`gradient_checkpointing=True`, or `model.gradient_checkpointing_enable()`)",
+    "gradient accumulation": "Ask for it (`gradient_accumulation_steps`)",
+    "warm-up": "Ask for it (`warmup_steps`, or a schedule that has one)",
+    "NEFTune": "Ask for it (`neftune_noise_alpha`)",
+    "Liger's kernels": "Ask for them (`use_liger_kernel=True`)",
+    "`torch.compile`": "Ask for it (`torch_compile=True`, or `torch.compile(model)`)",
+}
+"""What to write, where it is one line."""
+
+
 def _finding(feature: _Feature, place: Place, said: str) -> Finding:
     return Finding(
         f"`{place.file}` says that {feature.name} is in use (`{said[:80]}`), and no line of this project's code,"
@@ -154,5 +204,8 @@ def _finding(feature: _Feature, place: Place, said: str) -> Finding:
         place=place,
         evidence=Evidence(Level.TEXT, {"claimed": said, "found": None}),
         stake=Stake(AtStake.CLARITY),
-        remedy=Remedy(Risk.BEHAVIOURAL, "Put it in where it was meant to work, or take the sentence out."),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"{_HOW.get(feature.name, 'Put it in where it was meant to work')}, or take the sentence out.",
+        ),
     )

@@ -36,6 +36,9 @@ OTHERWISE = re.compile(
 _NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
 """What a sentence says once more of full training."""
 
+ITS_COST = re.compile(r",? \b(?:and|which) (?:it )?(?:takes?|took|needs?|fits|uses about)\b.*$", re.IGNORECASE)
+"""How long the run takes, behind what it is."""
+
 _OF_NODES = re.compile(
     r"\b(?:[2-9]|\d{2,}|two|three|four|eight|several|multiple|many) (?:nodes|machines|hosts)\b"
     r"|\b(?:per|a|each) (?:node|machine|host)\b",
@@ -300,7 +303,7 @@ def _of_a_line(
 ) -> Iterator[Said]:
     told: set[str] = set()
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", _COMMAND.sub(" ", text[:400])):
-        if OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
+        if OTHERWISE.search(ITS_COST.sub("", _NO_ADAPTERS.sub("", sentence))):
             continue
         for claim in claims:
             found = claim.said.search(sentence) if claim.setting not in told else None
@@ -350,7 +353,7 @@ _PACKS = re.compile(
 )
 
 
-def _no_packing(job: Job, project: Project) -> Setting | None:
+def without_packing(job: Job, project: Project) -> Setting | None:
     """Of a trainer without a key for it, whose program has no line that may join rows; None: it may."""
     if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH) or job.holes:
         return None
@@ -366,7 +369,7 @@ def _differs(
 ) -> Iterator[Said]:
     settings = [job.setting(claim.setting) for job in jobs]
     if claim.setting == "packing":
-        settings = [one or _no_packing(job, project) for one, job in zip(settings, jobs, strict=True)]
+        settings = [one or without_packing(job, project) for one, job in zip(settings, jobs, strict=True)]
     if not settings or any(one is None or not one.is_known or one.others for one in settings):
         return
     if claim.setting == "num_processes" and not all(job.is_given("num_processes") for job in jobs):

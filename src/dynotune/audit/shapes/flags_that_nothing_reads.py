@@ -72,6 +72,10 @@ _A_LIBRARYS = re.compile(r"\b(\w+)\s*=\s*[\w.]*(?:Arguments|Config)\(")
 """`args = TrainingArguments(...)`, which is no option of the command."""
 
 
+_OPTIMIZER = re.compile(r"\b(opts?)\s*=\s*[\w.]*(?:[Oo]ptim|Adam|SGD|Lion|Adafactor|configure_opt)\w*")
+"""`opt = torch.optim.AdamW(...)`."""
+
+
 def goes_out(near: Sequence[Script], project: Project) -> bool:
     """The parsed options as a whole are handed to something that is not of the project."""
     own = {
@@ -80,8 +84,11 @@ def goes_out(near: Sequence[Script], project: Project) -> bool:
         for node in ast.walk(one.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
+    optimizers = {name for one in near for name in _OPTIMIZER.findall(one.source)}
+    optimizers -= {name for one in near for name in _PARSED.findall(one.source)}
     for script in near:
         names = set(_PARSED.findall(script.source)) | {"args", "opt", "opts"}
+        names -= optimizers
         names -= set(_A_LIBRARYS.findall(script.source)) - set(_PARSED.findall(script.source))
         for node in ast.walk(script.tree):
             if not isinstance(node, ast.Call):

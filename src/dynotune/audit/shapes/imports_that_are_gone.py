@@ -1,6 +1,7 @@
 """A script imports a name that the pinned release of its package no longer has, or not yet."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Asked, Project
@@ -17,19 +18,35 @@ def imports_that_are_gone(pinned: Sequence[Asked], project: Project) -> Iterator
         package = module.partition(".")[0]
         asked = [one for one in pinned if one.name == package]
         why, instead = _why(module, name, [one.version for one in asked])
+        if not asked and (module, name) in GONE and (asked := _newest(package, project)):
+            gone = GONE[module, name]
+            why, instead = f"is gone from {package} {gone.since} on", f"{gone.text}, or ask for {package}<{gone.since}."
         if not why:
             continue
+        newest = "" if asked[0].operator in ("==", "===") else ", which installs the newest"
         for script in project.scripts:
             for node in _imports(script, module, name):
                 yield Finding(
                     f"`{name}` {why}, and {asked[0].place.file} asks for"
-                    f" {package}=={asked[0].version}: the import stops the script.",
+                    f" {package}{asked[0].operator}{asked[0].version}{newest}: the import stops the script.",
                     place=place_of(script, node),
                     evidence=Evidence(Level.TEXT, {package: asked[0].version, "why": why}),
                     stake=Stake(AtStake.STOPS),
                     remedy=Remedy(Risk.BEHAVIOURAL, instead, effort=Effort.MINUTES),
                     also=(asked[0].place,),
                 )
+
+
+def _newest(package: str, project: Project) -> list[Asked]:
+    """What is asked for from a release on, or without any version, and with no other bound: the newest is installed."""
+    named = [one for one in project.asked if one.name == package and _LISTS.search(one.place.file)]
+    whole = [one for one in project.asked if one.name == package]
+    lines = [project.texts.get(one.place.file, "").split("\n")[one.place.line - 1 :][:1] for one in whole]
+    bounded = any(re.search(r"[<~@]|!=|,\s*[>=]", line.partition("#")[0]) for held in lines for line in held)
+    return named[:1] if named and {one.operator for one in whole} <= {">=", ">", ""} and not bounded else []
+
+
+_LISTS = re.compile(r"(?:^|/)(?:requirements[^/]*\.txt|environment[^/]*\.ya?ml|pyproject\.toml)$")
 
 
 def _why(module: str, name: str, versions: Sequence[str]) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """A loop saves its model on the way, and cannot go on from there."""
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 
@@ -48,8 +49,8 @@ _LOADS = re.compile(
 
 
 def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
-    """The whole state is written again and again by a library that has a call to read it, or in a job that the scheduler
-    starts again, and no file of the project reads one."""
+    """The whole state is written again and again by a library that has a call to read it, or by a program with options, or
+    in a job that the scheduler starts again, and no file of the project reads one."""
     source = code(script)
     if not _WHOLE.search(source) or any(_LOADS.search(code(one)) for one in project.scripts):
         return
@@ -59,12 +60,13 @@ def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
     for call in script.calls:
         last = call.name.rpartition(".")[2]
         whole = last in ("save_state", "save_checkpoint") or (
-            again and last == "save" and _WHOLE.search(text_at(script, call.place)) is not None
+            last == "save" and (again or _has_options(script) or _long(script, project)) and _has_state(script, call)
         )
         if whole and _repeated(call):
             yield Finding(
-                f"`{last}` writes the optimizer's state on the way, and nothing in the project loads it: a run that is"
-                " stopped and started again begins at the first row, beside its checkpoints.",
+                f"`{call.name if last == 'save' else last}` writes the optimizer's state on the way, and nothing in the"
+                " project loads it: a run that is stopped and started again begins at the first row, beside its"
+                " checkpoints.",
                 place=call.place,
                 evidence=Evidence(Level.TEXT, {"saved": call.name, "loaded": None}),
                 stake=Stake(AtStake.LOST),
@@ -77,6 +79,21 @@ def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
                 also=tuple(again),
             )
             return
+
+
+def _has_state(script: Script, call: Call) -> bool:
+    """What is saved is, or has, an optimizer's state: said in the call, or where its variable gets it."""
+    text = text_at(script, call.place)
+    if _WHOLE.search(text):
+        return True
+    named = re.match(r"[\w.]+\(\s*(?:obj\s*=\s*)?(\w+)\s*,", text)
+    return named is not None and any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == named[1]
+        and _WHOLE.search(ast.unparse(node.value))
+        for node in ast.walk(script.tree)
+    )
 
 
 def restarted(project: Project) -> Iterator[Place]:
@@ -146,6 +163,8 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
             continue
         if any(_repeated(call) for call in saves) or re.search(r"range\(1\)", epochs.name):
             continue
+        if long is None and _is_little(epochs.name, script):
+            continue
         how = f" (about {long[0]:,.0f} hours by line {long[1].line} of `{long[1].file}`)" if long is not None else ""
         yield Finding(
             f"Nothing is saved before all of `{epochs.kind} {epochs.name}` is over{how}, and nothing can be gone on from: a"
@@ -166,6 +185,13 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
             ),
         )
         return
+
+
+def _is_little(over: str, script: Script) -> bool:
+    """`range(args.epochs)`, of a flag whose default is one or two: little to lose."""
+    named = re.search(r"range\(\w+\.(\w+)\)", over)
+    spelled = (f"--{named[1]}", f"--{named[1].replace('_', '-')}") if named is not None else ()
+    return any(flag is not None and flag.value in (1, 2) for flag in map(script.constants.get, spelled))
 
 
 def _long(script: Script, project: Project) -> tuple[float, Place] | None:

@@ -10,7 +10,7 @@ from dynotune.audit.facts.launch import SHELL, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Unknown
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts
 from dynotune.audit.read.launchers.command import plain
@@ -26,16 +26,18 @@ _TAKES_APART = re.compile(
 """What reads a value out of a file that a variable names: `yaml.safe_load(open('$CONFIG'))`, `yq .lr "$CONFIG"`."""
 
 
-def values_that_stay_behind(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Said]:
+def values_that_stay_behind(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Finding]:
     yield from _sourced(launch, taken, project)
     same = [one for one in project.launches if (one.file, one.script) == (launch.file, launch.script)]
     if same[:1] == [launch] and any(launch.file.endswith(end) for end in SHELL):
         launch = replace(launch, flags={name: flag for one in same for name, flag in one.flags.items()})
         yield from _of_its_own(launch, script, taken, project)
         yield from _taken_apart(launch, script, taken, project)
+    elif same[:1] == [launch] and launch.file.endswith(".py"):
+        yield from _taken_apart(launch, script, taken, project)
 
 
-def _sourced(launch: Launch, taken: Accepts, project: Project) -> Iterator[Said]:
+def _sourced(launch: Launch, taken: Accepts, project: Project) -> Iterator[Finding]:
     """A file that the launcher sources has a value of a flag's name, other values of it are passed, and this one is not."""
     command = _command(launch, project)
     passed = {name for name in launch.sourced if re.search(rf"\$\{{?{re.escape(name)}\b", command)}
@@ -54,7 +56,7 @@ def _sourced(launch: Launch, taken: Accepts, project: Project) -> Iterator[Said]
             )
 
 
-def _of_its_own(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Said]:
+def _of_its_own(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Finding]:
     """A variable that the launcher itself gives another value than the script's default, and that no command gets."""
     lines = project.texts.get(launch.file, "").split("\n")
     for number, line in enumerate(lines, 1):
@@ -97,18 +99,24 @@ def _uses(name: str, line: str) -> bool:
     return names is None or " -" in names[2] or names[2].lstrip("\"'").startswith("-")
 
 
-def _taken_apart(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Said]:
+def _taken_apart(launch: Launch, script: Script, taken: Accepts, project: Project) -> Iterator[Finding]:
     """A configuration that the launcher takes apart key by key has keys that are flags of the script, and are not read."""
     text = "\n".join(
         line for line in project.texts.get(launch.file, "").split("\n") if not line.lstrip().startswith("#")
     )
-    files = set(_TAKES_APART.findall(text))
-    command = re.sub(r"\$\([^()]*\)|\$\(\([^()]*\)\)", "", _command(launch, project))
-    if not files or any(re.search(rf"\$\{{?{re.escape(name)}\b", command) for name in files):
-        return
+    if launch.file.endswith(".py"):
+        if not _LOADS.search(text) or _ALL_KEYS.search(text) or _gets_the_file(launch):
+            return
+    else:
+        files = set(_TAKES_APART.findall(text))
+        command = re.sub(r"\$\([^()]*\)|\$\(\([^()]*\)\)", "", _command(launch, project))
+        if not files or any(re.search(rf"\$\{{?{re.escape(name)}\b", command) for name in files):
+            return
     words = set(re.findall(r"\w+", text))
     for config in project.configs:
-        keys = {str(key): value for key, value in config.values.items()}
+        leaves = dict(_leaves(config.values))
+        keys = {path.rpartition(".")[2]: value for path, value in leaves.items()}
+        places = {path.rpartition(".")[2]: config.places.get(path, Place(config.file)) for path in leaves}
         read = words & keys.keys()
         left = {
             key: value
@@ -120,19 +128,52 @@ def _taken_apart(launch: Launch, script: Script, taken: Accepts, project: Projec
             continue
         shown = ", ".join(f"`{key}: {value}`" for key, value in list(left.items())[:3])
         last = max((flag.place.line for name, flag in launch.flags.items() if name in keys), default=launch.place.line)
+        defaults = {key: script.constants[f"--{key}"] for key in left if f"--{key}" in script.constants}
+        own = ", ".join(f"`{one.value}`" for one in list(defaults.values())[:3])
         yield _finding(
             launch,
             f"`{launch.file}` reads `{config.file}` key by key, and {shown} {'is' if len(left) == 1 else 'are'} not among"
-            f" them: `{launch.script}` runs with its own default.",
+            f" them: `{launch.script}` runs with its own default{'s' if len(left) > 1 else ''}"
+            f"{f' ({own})' if len(defaults) == len(left) <= 3 else ''}.",
             (
                 Place(launch.file, last),
-                *(config.places.get(key, Place(config.file)) for key in left),
-                *(script.constants[f"--{key}"].place for key in left if f"--{key}" in script.constants),
+                *(places[key] for key in left),
+                *(one.place for one in defaults.values()),
             ),
             {"left behind": list(left), "read": len(read)},
             "Pass them on, or give the script the file.",
         )
         return
+
+
+_LOADS = re.compile(r"\b(?:safe_load|full_load|yaml\.load|json\.load|loads|tomllib\.load|toml\.load|OmegaConf\.load)\(")
+_ALL_KEYS = re.compile(
+    r"(?-i:(?<![A-Z])\.(?:items|keys)\(\))|\*\*\w|\bvars\(|\.update\(|(?:dump|dumps|OmegaConf\.save)\("
+    r"|\bfor \w+ in \w*(?:cfg|conf|config|params|opts|options|recipe|settings|hparams|exp|run|spec)\w*\s*[:\])]",
+    re.IGNORECASE,
+)
+"""What may hand on all that a configuration holds, whatever it is called."""
+
+
+def _gets_the_file(launch: Launch) -> bool:
+    """The program may read the configuration itself: it gets a word that no flag takes, or a flag of a file."""
+    if any(re.search(r"conf|cfg|yaml|json|recipe|file_args|params", name) for name in launch.flags):
+        return True
+    behind = list(launch.behind)
+    return any(
+        not word.startswith("-")
+        and (number == 0 or not behind[number - 1].startswith("--") or "=" in behind[number - 1])
+        for number, word in enumerate(behind)
+    )
+
+
+def _leaves(values: Mapping[Any, Any], prefix: str = "", deep: int = 0) -> Iterator[tuple[str, Any]]:
+    """Of sections too, by their dotted names."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and deep < 2:
+            yield from _leaves(value, f"{prefix}{key}.", deep + 1)
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _differs(key: str, value: Any, script: Script) -> bool:

@@ -9,6 +9,7 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.answers_by_trl import answers_by_trl
 
 _MASKS = re.compile(
     r"-100|IGNORE|ignore_index|[Cc]ompletion|responses_only|assistant_mask|assistant_only|return_assistant_tokens|loss_mask"
@@ -32,7 +33,8 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
     trainer = next((call for one in program for call in one.calls_of("SFTTrainer")), None)
     if trainer is None or any(_MASKS.search(code(one)) for one in program):
         return
-    what = _rows(program, trainer)
+    data = project.data_of(job)
+    what = _rows(program, trainer, data.format if data is not None else "", project)
     if not what:
         return
     yield Finding(
@@ -43,8 +45,7 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Give rows with `prompt` and `completion`, or `messages` with `assistant_only_loss=True`; with Unsloth call"
-            " `train_on_responses_only`.",
+            f"{answers_by_trl(job, project)}; or mend the text.",
             effort=Effort.MINUTES,
             accuracy="Loss on answers alone, as the text says.",
             measure="Print the labels of one row that are not -100.",
@@ -53,12 +54,17 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
     )
 
 
-def _rows(program: Sequence[Script], trainer: Call) -> str:
-    """What the trainer's rows are, in words; empty: that is not known."""
+def _rows(program: Sequence[Script], trainer: Call, layout: str, project: Project) -> str:
+    """What the trainer's rows are, in words; empty: that is not known. layout: of the data that was read."""
     if "formatting_func" in trainer.arguments:
         return "rows that `formatting_func` makes one text of"
     if any(_TEXT.search(code(one)) for one in program):
         return "rows of whole texts"
-    if any(_MESSAGES.search(one.source) for one in program):
+    told = any(_MESSAGES.search(text) for text in project.documents.values()) and not layout
+    if (
+        layout.startswith(("messages", "ShareGPT", "sharegpt"))
+        or told
+        or any(_MESSAGES.search(one.source) for one in program)
+    ):
         return "rows of `messages` without `assistant_only_loss`"
     return ""

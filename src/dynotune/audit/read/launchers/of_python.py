@@ -1,5 +1,5 @@
-"""Commands that a Python file starts: `subprocess.run([...])`, and lists to which it adds a flag for each key of a
-configuration."""
+"""Commands that a Python file starts: `subprocess.run([...])`, `os.system(f"...")`, and lists to which it adds a flag for
+each key of a configuration."""
 
 import ast
 import re
@@ -18,6 +18,10 @@ from dynotune.audit.read.python.module import Scope, Site
 from dynotune.audit.read.python.modules import Modules
 
 _STARTS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
+_STARTS_TEXT = frozenset({"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"})
+_SPLIT = ("shlex.split", "split")
+_FILLED_IN = re.compile(r"%(?:\(\w+\))?[\d.]*[a-zA-Z]")
+_HOLE = re.compile(r"(?<!\$)\{[^{}]*\}")
 FEW = 3
 """Keys of a configuration that are flags of the script, from which on it is what a launcher makes flags of."""
 
@@ -30,11 +34,11 @@ def commands_of_python(
     """In files that start another of the project's by a list of words that can be followed."""
     found: list[Launch] = []
     for name, script in scripts.items():
-        if "subprocess" not in script.source or name not in modules:
+        if not re.search(r"subprocess|os\.system|os\.popen", script.source) or name not in modules:
             continue
         evaluator = Evaluator(modules[name], modules, configs)
         for site in evaluator.module.sites:
-            if evaluator.module.dotted(site.node.func) in _STARTS and site.node.args:
+            if evaluator.module.dotted(site.node.func) in _STARTS | _STARTS_TEXT and site.node.args:
                 found += _of_call(root, evaluator, site, scripts, configs)
     return found
 
@@ -45,8 +49,11 @@ def _of_call(
     node, scope = _where_made(evaluator, site.node.args[0], site.scope)
     words = list(_words(evaluator, node, scope))
     file, line = evaluator.module.file, site.node.lineno
-    text = "\n" * (line - 1) + shlex.join(words).replace("'${", "${").replace("}'", "}")
-    launches = read_launches(root / file, text, root) if words else []
+    command = shlex.join(words).replace("'${", "${").replace("}'", "}")
+    if not words:
+        written, command = _written(evaluator, node, scope)
+        line = written.lineno if command else line
+    launches = read_launches(root / file, "\n" * (line - 1) + command, root) if command else []
     said = _named(configs, "\n".join(evaluator.module.lines))
     for launch in (one for one in launches if one.script in scripts and one.script != file):
         loops = list(_over_keys(evaluator, scope))
@@ -65,9 +72,66 @@ def _where_made(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast
         inside = evaluator.module.scopes.get(binding.node) if binding.node is not None else None
         if binding.kind == "function" and inside is not None and len(inside.returns) == 1:
             given = inside.returns[0][0].value
-            if isinstance(given, ast.Name | ast.List):
+            if isinstance(given, ast.Name | ast.List | ast.JoinedStr | ast.BinOp | ast.Call):
                 return given, inside
     return node, scope
+
+
+def _joins(node: ast.expr) -> bool:
+    """`" ".join(words)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join"
+
+
+def _written(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast.expr, str]:
+    """A command that is one string: the expression that begins it, and its text, with `${UNKNOWN}` for what is known only
+    when it runs."""
+    if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) == _SPLIT[0]:
+        return _written(evaluator, node.args[0], scope)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _SPLIT
+        and not node.args
+    ):
+        return _written(evaluator, node.func.value, scope)
+    if isinstance(node, ast.Name):
+        bound = [one for one in evaluator.module.bound(node.id, scope) if one.value is not None and not one.path]
+        parts = [
+            (one.value, _text(evaluator, one.value, scope))
+            for one in bound
+            if one.value is not None and (one.kind == "augment" or one.operator is None)
+        ]
+        if not parts or sum(one.kind == "value" for one in bound) != 1 or bound[0].kind != "value":
+            return node, ""
+        return (parts[0][0] if parts[0][1] else node), "".join(text for _, text in parts) if parts[0][1] else ""
+    return node, _text(evaluator, node, scope)
+
+
+def _text(evaluator: Evaluator, node: ast.expr, scope: Scope) -> str:
+    """Of a string that may be put together; empty: it is none."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(one.value) if isinstance(one, ast.Constant) else _filled(evaluator, one, scope) for one in node.values
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [_text(evaluator, one, scope) for one in (node.left, node.right)]
+        return "".join(one or "${UNKNOWN}" for one in parts) if any(parts) else ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _FILLED_IN.sub("${UNKNOWN}", _text(evaluator, node.left, scope))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _HOLE.sub("${UNKNOWN}", _text(evaluator, node.func.value, scope))
+    if isinstance(node, ast.Call) and _joins(node) and node.args:
+        words = list(_words(evaluator, node.args[0], scope))
+        return " ".join(words)
+    return ""
+
+
+def _filled(evaluator: Evaluator, node: ast.expr, scope: Scope) -> str:
+    value = evaluator.fresh().value(node.value, scope) if isinstance(node, ast.FormattedValue) else None
+    known = value is not None and not value.others and isinstance(value.value, str | int | float)
+    return str(value.value) if known and value is not None else "${UNKNOWN}"
 
 
 def _words(evaluator: Evaluator, node: ast.expr, scope: Scope, within: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -91,6 +155,8 @@ def _words(evaluator: Evaluator, node: ast.expr, scope: Scope, within: frozenset
         value = evaluator.fresh().value(element, scope)
         if ast.unparse(element) == "sys.executable":
             yield "python"
+        elif isinstance(element, ast.JoinedStr) and (written := _text(evaluator, element, scope)).startswith("-"):
+            yield written  # `f"--lr={cfg['lr']}"`
         elif isinstance(value.value, str | int | float) and not value.others:
             yield str(value.value)
         else:
