@@ -168,8 +168,8 @@ CASES: dict[str, Case] = {
         layers=8,
         older="The H200's result below is of all 28 layers and without memory, by an older command than the one above, and"
         " from before the attention of its baseline, one document at a time, was mended (commit 154d27e6: plans of cuDNN"
-        " were made anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times fewer"
-        " updates does not.",
+        " were made anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times"
+        " fewer updates does not.",
     ),
 }  # fmt: skip
 
