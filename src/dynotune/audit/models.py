@@ -72,7 +72,7 @@ FAMILIES = (
     Family(r"^bloom", "bloom", 250_880, ((0.56, 1024, 24), (1.1, 1536, 24), (7.1, 4096, 30))),
 )  # fmt: skip
 
-READERS = (
+READERS: tuple[tuple[str, str, int, float, int, int], ...] = (
     (r"^bert-base-", "bert", 30_522, 0.11, 768, 12),
     (r"^bert-large-", "bert", 30_522, 0.335, 1024, 24),
     (r"^roberta-base$", "roberta", 50_265, 0.125, 768, 12),
@@ -150,7 +150,7 @@ def reader(name: object) -> Known | None:
     if not isinstance(name, str):
         return None
     last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
-    return next((Known(*sizes) for pattern, *sizes in READERS if re.search(pattern, last)), None)
+    return next((Known(*one[1:]) for one in READERS if re.search(one[0], last)), None)
 
 
 def _size(name: str) -> float | None:
