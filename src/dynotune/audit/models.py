@@ -113,6 +113,27 @@ LINEARS = {
 }
 """The linear layers inside the blocks of each type, as transformers names them."""
 
+_BERT = frozenset({"query", "key", "value", "dense"})
+OF_READERS = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "electra": _BERT,
+    "distilbert": frozenset({"q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"}),
+    "modernbert": frozenset({"Wqkv", "Wi", "Wo"}),
+    "t5": frozenset({"q", "k", "v", "o", "wi", "wi_0", "wi_1", "wo"}),
+    "bart": frozenset({"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}),
+}
+"""The same of models that read in both directions. T5 has either `wi` or its two halves."""
+
+_NAMED = (
+    "classifier pre_classifier score dense out_proj pooler decoder lm_head shared embed_tokens qa_outputs"
+    " word_embeddings position_embeddings token_type_embeddings tok_embeddings embeddings_project relative_attention_bias"
+    " embed_positions cls head classification_head"
+)
+_HEADS = frozenset(_NAMED.split())
+"""What they have beside, under one task's head or another's."""
+
 OTHERS = {
     "gpt2": {"wte", "wpe", "lm_head"},
     "gpt_neox": {"embed_in", "embed_out", "lm_head"},
@@ -162,5 +183,7 @@ def _size(name: str) -> float | None:
 
 def layers_of(model_type: str) -> frozenset[str]:
     """Every name of a layer that an adapter can be put on. Empty: the type is not in the table."""
+    if model_type in OF_READERS:
+        return OF_READERS[model_type] | _HEADS
     linears = LINEARS.get(model_type)
     return linears | OTHERS.get(model_type, {"embed_tokens", "lm_head"}) if linears else frozenset()
