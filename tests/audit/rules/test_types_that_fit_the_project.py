@@ -123,3 +123,54 @@ def test_logits_of_ones_own_model(tmp_path: Path) -> None:
     loads = 'from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained("gpt2")'
     (other,) = found(tmp_path / "other", "MEM003", {"train.py": LOSS.format(imports=loads, step="# -100")})
     assert "labels != -100" in other.remedy.text
+
+
+DISTILS = """import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+student = AutoModelForCausalLM.from_pretrained("someone/student").cuda()
+opt = torch.optim.AdamW(student.parameters(), lr=1e-5)
+for batch in loader:
+    with torch.no_grad():
+        t = teacher(**batch){of}
+    s = student(**batch){of}
+    loss = F.kl_div(F.log_softmax(s.float(), -1), F.softmax(t.float(), -1), reduction="batchmean")
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+def test_logits_by_another_name(tmp_path: Path) -> None:
+    (said,) = found(tmp_path, "MEM003", {"train.py": DISTILS.format(of=".logits")})
+    assert "divergence" in said.remedy.text
+    assert not found(tmp_path / "other", "MEM003", {"train.py": DISTILS.format(of=".pooler_output")})
+
+
+LAUNCHED = """import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+acc = Accelerator({given})
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5)
+model, opt, loader = acc.prepare(model, opt, loader)
+for batch in loader:
+    acc.backward(model(**batch).loss)
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+def test_a_launcher_without_precision_is_mended_where_it_stands(tmp_path: Path) -> None:
+    config = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_processes: 4\n"
+    )
+    files = {"train.py": LAUNCHED.format(given=""), "acc.yaml": config}
+    (said,) = found(tmp_path, "PRC006", {**files, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
+    assert "`mixed_precision: bf16` in that file" in said.remedy.text
+    files["train.py"] = LAUNCHED.format(given='mixed_precision="bf16"')
+    assert not found(
+        tmp_path / "right", "PRC006", {**files, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"}
+    )

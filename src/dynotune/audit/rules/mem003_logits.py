@@ -163,7 +163,9 @@ def _keep(near: str) -> str:
     """In words that fit: labels that are partly masked, a model of transformers, or one of its own."""
     ways = ["keep the logits that carry loss alone (index by `labels != -100` first)"] if "-100" in near else []
     ways.append("take head and loss in chunks of rows")
-    if "from_pretrained(" in near:
+    if re.search(r"kl_div|KLDiv", near):
+        ways.append("fuse head and divergence (`LigerFusedLinearJSD`)")
+    elif "from_pretrained(" in near:
         ways.append("let the model compute the loss (`model(labels=...)`) with a fused head")
     else:
         ways.append("fuse them (`LigerFusedLinearCrossEntropyLoss`)")
@@ -222,6 +224,10 @@ def _copies(script: Script, call: Call) -> bool:
     """All of the logits, not a part: `logits.float()`, `F.log_softmax(logits, ...)`."""
     last = call.name.rpartition(".")[2]
     whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?(\.(?:view|reshape|flatten)\(.*\))?$")
+    if last == "float" and re.fullmatch(r"\w+", call.on):
+        given = rf"(?m)^\s*{call.on}\s*=\s*[^=\n].*\.logits(?:\[[^\n]*\])?\s*$"
+        if re.search(given, script.source):
+            return True
     if last == "float" and call.on:
         return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
     if last == "to" and call.on and bool(whole.fullmatch(call.on)):
