@@ -72,5 +72,5 @@ def test_a_name_without_a_size_of_a_family_of_one() -> None:
     found = known("TinyLlama/TinyLlama_v1.1")
     assert found is not None
     assert found.billions == 1.1
-    medium = known("gpt2-medium")
+    medium = known("gpt2-giant")
     assert medium is None or medium.billions is None

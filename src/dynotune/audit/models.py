@@ -62,7 +62,8 @@ FAMILIES = (
     Family(r"^gemma-3-(1b|270m)", "gemma3_text", 262_144, ((1, 1152, 26), (0.27, 640, 18))),
     Family(r"^phi-3-mini|^phi-3\.5-mini", "phi3", 32_064, ((3.8, 3072, 32),)),
     Family(r"^olmo-2-", "olmo2", 100_352, ((1, 2048, 16), (7, 4096, 32), (13, 5120, 40))),
-    Family(r"^gpt2", "gpt2", 50_257, ((0.124, 768, 12),)),
+    Family(r"^gpt2", "gpt2", 50_257, (
+        (0.124, 768, 12), (0.355, 1024, 24), (0.774, 1280, 36), (1.558, 1600, 48))),
     Family(r"^pythia-", "gpt_neox", 50_304, (
         (0.07, 512, 6), (0.16, 768, 12), (0.41, 1024, 24), (1, 2048, 16),
         (1.4, 2048, 24), (2.8, 2560, 32), (6.9, 4096, 32), (12, 5120, 36))),
@@ -70,6 +71,28 @@ FAMILIES = (
         (0.125, 768, 12), (1.3, 2048, 24), (2.7, 2560, 32), (6.7, 4096, 32), (13, 5120, 40))),
     Family(r"^bloom", "bloom", 250_880, ((0.56, 1024, 24), (1.1, 1536, 24), (7.1, 4096, 30))),
 )  # fmt: skip
+
+READERS: tuple[tuple[str, str, int, float, int, int], ...] = (
+    (r"^bert-base-", "bert", 30_522, 0.11, 768, 12),
+    (r"^bert-large-", "bert", 30_522, 0.335, 1024, 24),
+    (r"^roberta-base$", "roberta", 50_265, 0.125, 768, 12),
+    (r"^roberta-large$", "roberta", 50_265, 0.355, 1024, 24),
+    (r"^xlm-roberta-base$", "xlm-roberta", 250_002, 0.278, 768, 12),
+    (r"^xlm-roberta-large$", "xlm-roberta", 250_002, 0.56, 1024, 24),
+    (r"^distilbert-base-", "distilbert", 30_522, 0.066, 768, 6),
+    (r"^distilroberta-base$", "roberta", 50_265, 0.082, 768, 6),
+    (r"^electra-base-discriminator$", "electra", 30_522, 0.11, 768, 12),
+    (r"^electra-small-discriminator$", "electra", 30_522, 0.014, 256, 12),
+    (r"^modernbert-base$", "modernbert", 50_368, 0.149, 768, 22),
+    (r"^modernbert-large$", "modernbert", 50_368, 0.395, 1024, 28),
+    (r"^(flan-)?t5-small$", "t5", 32_128, 0.077, 512, 16),
+    (r"^(flan-)?t5-base$", "t5", 32_128, 0.25, 768, 24),
+    (r"^(flan-)?t5-large$", "t5", 32_128, 0.78, 1024, 48),
+    (r"^bart-base$", "bart", 50_265, 0.139, 768, 12),
+    (r"^bart-large(-cnn|-xsum|-mnli)?$", "bart", 50_265, 0.406, 1024, 24),
+)  # fmt: skip
+"""Models that read in both directions, by a pattern of the name: type, vocabulary, billions of parameters, hidden size,
+layers of encoder and decoder. Not in the table above, whose models all write one token after the other."""
 
 _LLAMA = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
 
@@ -90,6 +113,27 @@ LINEARS = {
 }
 """The linear layers inside the blocks of each type, as transformers names them."""
 
+_BERT = frozenset({"query", "key", "value", "dense"})
+OF_READERS = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "electra": _BERT,
+    "distilbert": frozenset({"q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"}),
+    "modernbert": frozenset({"Wqkv", "Wi", "Wo"}),
+    "t5": frozenset({"q", "k", "v", "o", "wi", "wi_0", "wi_1", "wo"}),
+    "bart": frozenset({"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}),
+}
+"""The same of models that read in both directions. T5 has either `wi` or its two halves."""
+
+_NAMED = (
+    "classifier pre_classifier score dense out_proj pooler decoder lm_head shared embed_tokens qa_outputs"
+    " word_embeddings position_embeddings token_type_embeddings tok_embeddings embeddings_project relative_attention_bias"
+    " embed_positions cls head classification_head"
+)
+_HEADS = frozenset(_NAMED.split())
+"""What they have beside, under one task's head or another's."""
+
 OTHERS = {
     "gpt2": {"wte", "wpe", "lm_head"},
     "gpt_neox": {"embed_in", "embed_out", "lm_head"},
@@ -99,7 +143,9 @@ OTHERS = {
 """Layers outside of blocks that an adapter may be put on, where they have other names than `embed_tokens` and `lm_head`."""
 
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])")
-_ALIASES = {"gpt2": 0.124, "pythia-160m": 0.16, "bloom": None}
+_ALIASES = {
+    "gpt2": 0.124, "gpt2-medium": 0.355, "gpt2-large": 0.774, "gpt2-xl": 1.558, "pythia-160m": 0.16, "bloom": None,
+}  # fmt: skip
 
 _OF_ONE_SIZE = {"tinyllama_v1": 1.1, "tinyllama-v1": 1.1, "phi-3-mini": 3.8, "phi-3.5-mini": 3.8}
 """Names that leave the size out, of families that have one alone."""
@@ -120,6 +166,14 @@ def known(name: object) -> Known | None:
     return Known(family.model_type, family.vocabulary)
 
 
+def reader(name: object) -> Known | None:
+    """What the name of an encoder, or of an encoder with a decoder, tells. None: it is none that is known."""
+    if not isinstance(name, str):
+        return None
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+    return next((Known(*one[1:]) for one in READERS if re.search(one[0], last)), None)
+
+
 def _size(name: str) -> float | None:
     found = _SIZE.search(name)
     if found is None:
@@ -129,5 +183,7 @@ def _size(name: str) -> float | None:
 
 def layers_of(model_type: str) -> frozenset[str]:
     """Every name of a layer that an adapter can be put on. Empty: the type is not in the table."""
+    if model_type in OF_READERS:
+        return OF_READERS[model_type] | _HEADS
     linears = LINEARS.get(model_type)
     return linears | OTHERS.get(model_type, {"embed_tokens", "lm_head"}) if linears else frozenset()

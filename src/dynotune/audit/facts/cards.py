@@ -91,9 +91,11 @@ def older_card(job: Job, project: Project) -> str:
 
 
 def may_be_older(job: Job, project: Project) -> bool:
-    """Whether anything that the job's files or the project's documents say names a GPU before Ampere at all, or a place that
-    lends such ones."""
-    return any(_OLDER.search(text) or _LENT.search(text) for texts in _naming(job, project) for text in texts)
+    """Whether anything that the job's files, the project's documents or its launchers say names a GPU before Ampere at all,
+    or a place that lends such ones. Another configuration's launcher counts, too: it tells what machine there is."""
+    own, documents = _naming(job, project)
+    launchers = [project.texts.get(file, "") for file in {launch.file for launch in project.launches}]
+    return any(_OLDER.search(text) or _LENT.search(text) for text in (*own, *documents, *launchers))
 
 
 _LENT = re.compile(r"\bcolab\b|\bkaggle\b", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job
-from dynotune.audit.models import Known, known
+from dynotune.audit.models import Known, known, reader
 
 
 def sized(job: Job) -> Known | None:
@@ -10,6 +10,7 @@ def sized(job: Job) -> Known | None:
     hidden times hidden, and an embedding."""
     layers, hidden, words = (number(job, f"own_model_{name}") for name in ("layers", "hidden", "vocabulary"))
     if job.get("model_name_or_path") or not layers or not hidden or not words:
-        return known(job.get("model_name_or_path"))
+        name = job.get("model_name_or_path")
+        return known(name) or reader(name)
     billions = (12 * layers * hidden * hidden + words * hidden) / 1e9
     return Known("", int(words), round(billions, 3), int(hidden), int(layers))

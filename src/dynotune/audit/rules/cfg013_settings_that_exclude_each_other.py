@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.wrapped_layer_of_another_model import wrapped_layer_of_another_model
 
 _TRAINERS = frozenset({Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY, Trainer.AXOLOTL})
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
@@ -29,6 +30,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _prompt_and_row(job)
     yield from _packing_and_answers(job, project)
     yield from _masked_words(job, project)
+    yield from wrapped_layer_of_another_model(job)
 
 
 def _masked_words(job: Job, project: Project) -> Iterator[Said]:
@@ -288,7 +290,8 @@ RULE = Rule(
         detected="E1, as settings resolve: `bf16` with `fp16`; `deepspeed` with `fsdp`, or with `distributed_type: FSDP` in"
         " the command's file of accelerate; `adapter: qlora` with other bits; `dataloader_prefetch_factor` or"
         " `dataloader_persistent_workers` with no workers; rows, accumulation and processes against GRPO's group, and"
-        " `vllm_mode` against servers that commands start; `max_prompt_length` against `max_length` of preference training.",
+        " `vllm_mode` against servers that commands start; `max_prompt_length` against `max_length` of preference training;"
+        " the layer that FSDP wraps, by its class, against the model's by its name.",
         proven="The run's first seconds: `At most one of fp16 and bf16 can be True`, `Using --fsdp xxx together with"
         " --deepspeed is not possible`.",
         deliberate=("The server of vLLM is for evaluation.",),

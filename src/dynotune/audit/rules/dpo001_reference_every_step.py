@@ -41,7 +41,9 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     key = job.called("precompute_ref_log_probs")
     facts = {"adapters": lora, "epochs": epochs, key: False}
     if lora is False and model is not None and model.billions:
-        half = job.get("dtype") in ("bfloat16", "float16") or (job.trainer is Trainer.AXOLOTL and job.get("bf16"))
+        half = not _loaded_untyped(job, project) and (
+            job.get("dtype") in ("bfloat16", "float16") or (job.trainer is Trainer.AXOLOTL and job.get("bf16"))
+        )
         bytes_each = 2 if half else 4
         gib = model.billions * 1e9 * bytes_each / 2**30
         stake = Stake(AtStake.MEMORY, gib, gib, f"parameters x {bytes_each} bytes")
@@ -71,6 +73,20 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
         ),
         also=tuple(_made(job, project)),
     )
+
+
+def _loaded_untyped(job: Job, project: Project) -> bool:
+    """The reference is loaded by a call of its own that names no type, by a transformers that then makes float32 of it."""
+    pinned = project.pinned("transformers")
+    if pinned is None or pinned >= (5,):
+        return False
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("DPOTrainer"):
+            named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
+            for load in script.calls_of("from_pretrained") if named is not None else ():
+                if named is not None and load.result == named[1]:
+                    return not {"torch_dtype", "dtype", "quantization_config", "**"} & set(load.arguments)
+    return False
 
 
 def _made(job: Job, project: Project) -> Iterator[Place]:

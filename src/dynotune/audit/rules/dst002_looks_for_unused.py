@@ -9,7 +9,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import known
+from dynotune.audit.models import known, reader
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.every_weight_is_used import every_weight_is_used
 from dynotune.audit.shapes.unused_by_lightning import unused_by_lightning
@@ -37,7 +37,7 @@ def _asked_by(job: Job, project: Project) -> Iterator[Said]:
     also = "; with gradient checkpointing it can fail with `marked ready twice`" if checkpointing else ""
     yield Finding(
         f"`{job.called('ddp_find_unused_parameters')}: true` walks the whole graph after every forward pass to look for"
-        f" parameters that no loss depends on{also}. Dense language models have none.",
+        f" parameters that no loss depends on{also}. This model has none: every weight takes part in each step.",
         place=job.place("ddp_find_unused_parameters"),
         evidence=Evidence(Level.RESOLVED, {"ddp_find_unused_parameters": True, "processes": processes}),
         stake=Stake(AtStake.TIME),
@@ -73,7 +73,7 @@ def _is_dense(job: Job, project: Project) -> bool:
     """By its name; where that is not known, by the names that the loop's files have, all of them; without any, by the
     classes that the program's files define or make."""
     named = job.get("model_name_or_path")
-    if known(named) is not None:
+    if known(named) is not None or _is_reader(named, [one for one in project.scripts if one.file in job.files]):
         return True
     if job.trainer is not Trainer.TORCH:
         return isinstance(named, str) and _is_seq2seq(named, [one for one in project.scripts if one.file in job.files])
@@ -91,6 +91,21 @@ def _is_dense(job: Job, project: Project) -> bool:
     if not loads and (every_weight_is_used(project.imports.reached(scripts)) or _made(list(every.values()))):
         return True
     return bool(names) and all(map(known, names)) and all("ForCausalLM" in call.name for call in loads)
+
+
+_OF_READERS = re.compile(
+    r"^transformers\.(?:models\.[\w.]+\.)?"
+    r"(?:Auto(?:ModelFor)|(?:Bert|Roberta|XLMRoberta|DistilBert|Electra|Deberta(?:V2)?|ModernBert|Albert|Camembert)For)"
+    r"(?:SequenceClassification|TokenClassification|QuestionAnswering|MaskedLM|MultipleChoice)\.from_pretrained$"
+)
+"""Encoders under a head of transformers' own: it leaves out the pooler where it does not use it."""
+
+
+def _is_reader(named: object, scripts: Iterable[Script]) -> bool:
+    """Encoders by name, each loaded under a head of transformers', and no part of it called alone."""
+    loads = [call.name for one in scripts for call in one.calls_of("from_pretrained") if "Tokenizer" not in call.name]
+    models = [name for name in loads if re.search(r"Model|Bert|Electra|roberta", name, re.IGNORECASE)]
+    return reader(named) is not None and bool(models) and all(map(_OF_READERS.match, models))
 
 
 def _is_seq2seq(named: str, scripts: Iterable[Script]) -> bool:

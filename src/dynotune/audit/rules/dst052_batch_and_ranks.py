@@ -25,6 +25,7 @@ from dynotune.audit.shapes.accumulation_without_ranks import accumulation_withou
 from dynotune.audit.shapes.both_shared_out import both_shared_out, both_shared_out_by_the_shell
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
+from dynotune.audit.shapes.divided_by_spread_gpus import divided_by_spread_gpus
 from dynotune.audit.shapes.divided_though_counted import divided_though_counted
 from dynotune.audit.shapes.fewer_micro_batches_than_ranks import fewer_micro_batches_than_ranks
 
@@ -53,6 +54,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from worked_out_wrongly(script, project)
         yield from both_shared_out(script, project)
+        yield from divided_by_spread_gpus(script, project)
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
         yield from accumulation_without_ranks(launch, project)
@@ -283,7 +285,8 @@ RULE = Rule(
         " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
         " that divides the flag once more, or divides"
         " fewer micro-batches than there are processes; a shell script that divides a total by a micro-batch alone, and"
-        " starts several processes.",
+        " starts several processes;"
+        " or an accumulation divided by the GPUs over which `device_map` spreads one model in one process.",
         proven="Rows of the data over steps of an epoch.",
         deliberate=(
             "The total is meant for each process.",

@@ -123,12 +123,25 @@ def _read(script: Script, waits: Sequence[Call]) -> Finding:
         stake=Stake(AtStake.TIME, 0.0, 0.05, "the gap until the next step's first kernel; hidden where steps are long"),
         remedy=Remedy(
             Risk.SAFE,
-            "Add up on the device (`total += loss.detach()`) and read the sum every N steps.",
+            _instead(script, first),
             effort=Effort.MINUTES,
             measure="dynotune profile -- python train.py",
         ),
         also=tuple(call.place for call in more),
     )
+
+
+def _instead(script: Script, first: Call) -> str:
+    """In the words of what runs the step: Lightning, a trainer, or a loop."""
+    within = next((around.name for around in reversed(first.around) if around.kind == "function"), "")
+    if within == "training_step" and "ightning" in script.source:
+        return "Hand the tensor on (`self.log(name, value.detach())`): Lightning reads it when it writes a log."
+    if within in ("compute_loss", "get_batch_loss_metrics", "training_step"):
+        return (
+            "Add up on the device (`self.total += value.detach()`) and read the sum in `log`, which runs every"
+            " `logging_steps`."
+        )
+    return "Add up on the device (`total += loss.detach()`) and read the sum every N steps."
 
 
 def _branches(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """HST004: the model is loaded to the host's memory and stays there."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -101,16 +102,25 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
     if not any(_GPU.search(text) for text in (*project.texts.values(), *project.documents.values())):
         return
     yield from _accelerated(script, project)
+    if any(
+        re.search(r"\bCPU[- ]only\b|\b(?:on|for|with) (?:a |the )?(?:CPU|laptop)", text)
+        for text in project.documents.values()
+    ):
+        return
     asked: list[tuple[Place, str]] = []
     for one in script.calls if any(loops(script)) else ():
-        device = one.arguments.get("0") if one.name.endswith(".to") and "model" in one.on.lower() else None
-        if device is None or device.value != "cpu" or device.others or one.in_training_loop:
+        device = one.arguments.get("0") if one.name.endswith(".to") and _is_trained(one, script) else None
+        if device is None or device.value != "cpu" or one.in_training_loop:
             continue
+        flags = [place.key for place in device.via if place.key.startswith("-")]
+        if (device.others and not flags) or any(not _is_left(flag, script, project) for flag in flags):
+            continue  # the command line decides
         if _is_given_another(text_at(script, one.place), script):
             continue
-        if not any(place.key.startswith("-") for place in device.via):  # else the command line decides
-            asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`"))
+        left = f", for `{flags[0]}` is `cpu` by default and no command gives it" if flags else ""
+        asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`{left}"))
     if not asked:
+        yield from _moved_nowhere(script, project)
         return
     if any(re.search(r"\.cuda\(|\.to\([^)]*cuda", code(one)) for one in together(script, project)):
         return
@@ -120,8 +130,65 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             place=place,
             evidence=Evidence(Level.TEXT, {"device": "cpu"}),
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
-            remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                f"Give `{place.key} cuda`, or make it the default." if place.key[:1] == "-" else "Train on `cuda`.",
+                measure="dynotune profile -- python train.py",
+            ),
         )
+
+
+_SPEAKS = re.compile(
+    r"cuda|\.to\(|accelerat|deepspeed|fabric|lightning|fsdp|jax|xla|mps|set_default_device|device|Trainer\(",
+    re.IGNORECASE,
+)
+
+
+def _moved_nowhere(script: Script, project: Project) -> Iterator[Said]:
+    """A model of the program's own class in a loop, in files that never speak of a device, in a project that names its GPU
+    and never the CPU."""
+    near = connected(script, project)
+    if not any(loops(script)) or leads_out(near, project) or any(_SPEAKS.search(code(one)) for one in near):
+        return
+    texts = [text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb"))]
+    texts += project.documents.values()
+    named = any(_FOR_A_GPU.search(text) or CARD.search(text) for text in texts)
+    if not named or any(_OF_THE_HOST.search(text) for text in texts):
+        return
+    models = {
+        node.name
+        for one in near
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in node.bases)
+    }
+    made = [call for call in script.calls if call.name.rpartition(".")[2] in models and _is_trained(call, script)]
+    if len(made) == 1:
+        yield Finding(
+            f"`{made[0].result}` is made on the CPU, and no file of the program speaks of a device: the loop trains there,"
+            " in a project that names a GPU.",
+            place=made[0].place,
+            evidence=Evidence(Level.TEXT, {"moved by": None}),
+            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                f"Move model and batches: `{made[0].result}.to('cuda')` before the optimizer is made.",
+                measure="dynotune profile -- python train.py",
+            ),
+        )
+
+
+def _is_left(flag: str, script: Script, project: Project) -> bool:
+    """Commands start the script, and neither one of them nor a document gives the flag."""
+    started = any(launch.script == script.file for launch in project.launches)
+    given = re.compile(rf"(?<![\w-])-{{1,2}}{re.escape(flag.lstrip('-'))}\b")
+    texts = (text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb")))
+    return started and not any(given.search(text) for text in (*texts, *project.documents.values()))
+
+
+def _is_trained(call: Call, script: Script) -> bool:
+    """What is moved is the model, by its name, or by an optimizer that has its parameters."""
+    names = {name.strip() for name in (call.result, call.on) if re.fullmatch(r"[\w.]+", name.strip())}
+    return "model" in call.on.lower() or any(f"{name}.parameters()" in script.source for name in names)
 
 
 _FOR_A_GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES=\d|--nproc[_-]per[_-]node[= ]+[2-9]")
@@ -157,7 +224,7 @@ def _is_given_another(text: str, script: Script) -> bool:
     """The variable that says where (`model.to(device)`) is given something else than the CPU on another line."""
     name = re.search(r"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*\)$", text)
     given = re.findall(rf"(?m)^\s*{name[1]}\s*=\s*([^=\n].*)$", script.source) if name is not None else []
-    return any("cpu" not in one for one in given)
+    return any("cpu" not in one for one in given) and (len(given) > 1 or "cuda" in given[0] or " if " in given[0])
 
 
 def _accelerated(script: Script, project: Project) -> Iterator[Said]:

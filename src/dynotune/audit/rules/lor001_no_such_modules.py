@@ -6,7 +6,7 @@ from dynotune.audit.facts.asked import adapters
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import LINEARS, known, layers_of
+from dynotune.audit.models import LINEARS, OF_READERS, known, layers_of, reader
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nuse_peft: true\n"
@@ -17,7 +17,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     names = [asked] if isinstance(asked, str) else asked
     if adapters(job) is False or not isinstance(names, list | tuple) or not job.is_given("lora_target_modules"):
         return
-    model = known(job.get("model_name_or_path"))
+    model = known(job.get("model_name_or_path")) or reader(job.get("model_name_or_path"))
     if model is None or not all(isinstance(name, str) for name in names):
         return
     there = layers_of(model.model_type)
@@ -29,7 +29,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     none = len(missing) == len(names)
     shown = ", ".join(f"`{name}`" for name in missing)
-    has = ", ".join(sorted(LINEARS[model.model_type]))
+    has = ", ".join(sorted(LINEARS.get(model.model_type) or OF_READERS[model.model_type]))
     then = "so PEFT finds nothing to adapt and stops" if none else "and PEFT leaves them out without a word"
     yield Finding(
         f"{shown} {'are' if len(missing) > 1 else 'is'} no module of `{model.model_type}` (it has {has}), {then}.",

@@ -81,6 +81,7 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
 _IN_USE = re.compile(
     r"(?:\b(?:memory|us(?:es?|ing|age)|takes?|needs?)\b"
     r"(?=[^.\n]{0,60}\bGi?B\s*(?:a|per|/|on each|each|on every)\s*(?:card|GPU|device)\b)"
+    r"|\b(?:uses|takes|occupies|fills)\b(?=[^.\n]{0,30}\bGi?B\s*(?:of (?:it|the (?:card|GPU))|on (?:it|the (?:card|GPU)))\b)"
     r"|\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
     r"(?:\s*(?:of|/|out of)\s*(?:the\s*)?(\d{1,3})\b)?",
     re.IGNORECASE,
@@ -96,7 +97,8 @@ def _by_a_document(job: Job, project: Project) -> Iterator[Said]:
         (Place(file, number), found)
         for file, text in project.documents.items()
         for number, line in enumerate(text.split("\n"), 1)
-        if not _NOT_THIS.search(line) and re.search(r"mem|VRAM|nvidia-smi|peak|in use", line, re.IGNORECASE)
+        if not _NOT_THIS.search(line)
+        and re.search(r"mem|VRAM|nvidia-smi|peak|in use|\b(?:uses|takes|occupies|fills)\b", line, re.IGNORECASE)
         for found in _IN_USE.finditer(line)
         if not CARD.search(found[0])
     ]

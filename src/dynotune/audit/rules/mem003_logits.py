@@ -129,7 +129,10 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     if not whole or (size is not None and size * len(whole) < COPY):
         return
     first, *more = whole
-    here = f"{size:.1f} GiB here" if size is not None else "1.2 GiB for every 2,048 tokens of a vocabulary of 152,000"
+    words = _words(script, project)
+    each = f"{2_048 * words * 4 / 2**30:.1f} GiB for every 2,048 tokens of a vocabulary of {words:,}"
+    here = f"{size:.1f} GiB here" if size is not None else each
+    graded = not any(one.kind == "with" and re.search(r"no_grad|inference_mode", one.name) for one in first.around)
     gathered = any(call.name.rpartition(".")[2] == "log_softmax" for call in whole) and "gather(" in script.source
     makes = (
         "log-probabilities of all words, of which one a token is gathered: a copy of"
@@ -138,7 +141,8 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     )
     yield Finding(
         f"`{' '.join(text_at(script, first.place).split())}` makes {makes} all logits (rows x tokens x vocabulary) in"
-        f" 4 bytes each: {here}{', each of the copies' if len(whole) > 1 else ''}, and as much again for gradients.",
+        f" 4 bytes each: {here}{', each of the copies' if len(whole) > 1 else ''}"
+        f"{', and as much again for gradients' if graded else ''}.",
         place=first.place,
         evidence=Evidence(Level.TEXT, {"copies": len(whole)}),
         stake=Stake(AtStake.MEMORY, 1.2, None, "arithmetic: 2,048 tokens x 152,000 words x 4 bytes"),
@@ -147,13 +151,34 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
             "Take `-cross_entropy(..., reduction='none')`, or the gathered logit minus `logsumexp`, of the logits that carry"
             " loss (index by `labels != -100` first), in chunks."
             if gathered
-            else "Keep the logits that carry loss alone (index by `labels != -100` first), take them in chunks, or let the"
-            " model compute the loss (`model(labels=...)`) with a fused head.",
+            else _keep(near),
             effort=Effort.HOURS,
             measure="dynotune profile -- python train.py",
         ),
         also=tuple(call.place for call in more),
     )
+
+
+def _keep(near: str) -> str:
+    """In words that fit: labels that are partly masked, a model of transformers, or one of its own."""
+    ways = ["keep the logits that carry loss alone (index by `labels != -100` first)"] if "-100" in near else []
+    ways.append("take head and loss in chunks of rows")
+    if re.search(r"kl_div|KLDiv", near):
+        ways.append("fuse head and divergence (`LigerFusedLinearJSD`)")
+    elif "from_pretrained(" in near:
+        ways.append("let the model compute the loss (`model(labels=...)`) with a fused head")
+    else:
+        ways.append("fuse them (`LigerFusedLinearCrossEntropyLoss`)")
+    told = ", ".join(ways[:-1]) + f", or {ways[-1]}."
+    return told[0].upper() + told[1:]
+
+
+def _words(script: Script, project: Project) -> int:
+    """Of the vocabulary: the project's, where it is known, or a usual one."""
+    near = {one.file for one in together(script, project)}
+    models = [sized(job) for job in project.jobs if near & set(job.files)]
+    every = {one.vocabulary for one in models if one is not None}
+    return every.pop() if len(every) == 1 and None not in models else 152_000
 
 
 _LENGTH = re.compile(r"-{0,2}max[-_](?:seq[-_])?len(?:gth)?", re.IGNORECASE)
@@ -199,6 +224,10 @@ def _copies(script: Script, call: Call) -> bool:
     """All of the logits, not a part: `logits.float()`, `F.log_softmax(logits, ...)`."""
     last = call.name.rpartition(".")[2]
     whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?(\.(?:view|reshape|flatten)\(.*\))?$")
+    if last == "float" and re.fullmatch(r"\w+", call.on):
+        given = rf"(?m)^\s*{call.on}\s*=\s*[^=\n].*\.logits(?:\[[^\n]*\])?\s*$"
+        if re.search(given, script.source):
+            return True
     if last == "float" and call.on:
         return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
     if last == "to" and call.on and bool(whole.fullmatch(call.on)):

@@ -12,6 +12,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.accumulation_not_told import accumulation_not_told
+from dynotune.audit.shapes.divided_before_deepspeed import divided_before_deepspeed
 
 _ENTERS = re.compile(
     r"\.accumulate\(|no_sync\(|sync_gradients\s*=(?!=)|_set_sync_gradients|_do_sync\b|trigger_sync_in_backward"
@@ -21,6 +22,7 @@ _IN_CALL = re.compile(r"backward\(\s*\(?\s*\w*loss\w*\s*/\s*[\w.\"'\[\]]*(accum|
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from divided_before_deepspeed(script, project)
     made = next((call for call in script.calls_of("Accelerator") if _accumulates(call)), None)
     if made is None:
         yield from accumulation_not_told(script, project)
@@ -214,7 +216,8 @@ RULE = Rule(
         " `loss.backward()` under `accumulate`, undivided; or"
         " `accumulate` in the loop, a"
         " flag or a number of the script for the accumulation that is not 1 in a command or by itself, and neither the call"
-        " nor the launcher that tells `Accelerator` of it.",
+        " nor the launcher that tells `Accelerator` of it; or a loss that is divided before the `backward` of"
+        " DeepSpeed's engine, whose file has the number.",
         proven="The gradient's norm of one step, against one large batch.",
         deliberate=("A custom wrapper enters the context.",),
         sources=("accelerate's `Accelerator.backward` and its guide on gradient accumulation",),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dynotune.audit.facts.asked import on_gpu
+from dynotune.audit.facts.asked import adapters, on_gpu
 from dynotune.audit.facts.cards import older_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -20,12 +20,15 @@ AMPERE = 8
 def check(job: Job, project: Project) -> Iterator[Said]:
     asked = _asked(job)
     if project.environment is None:
-        yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
         casts = next(_casts(job, project), None) if not asked else None
         card = older_card(job, project) if casts or (asked and job.is_given(asked) and on_gpu(job)) else ""
         if card:
             found = _finding(job, asked, card, Level.TEXT, {"GPU": card})
-            yield found if casts is None else replace(found, message=_of_a_cast(card), place=casts)
+            yield (
+                found if casts is None else replace(found, message=_of_a_cast(card), place=casts, remedy=_UNDER_A_CAST)
+            )
+        else:
+            yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
         return
     old = [gpu for gpu in project.environment.gpus if int(str(gpu["capability"]).partition(".")[0]) < AMPERE]
     if old and asked and on_gpu(job):
@@ -65,12 +68,34 @@ def _finding(job: Job, asked: str, card: str, level: Level, facts: Mapping[str, 
         place=job.place(asked),
         evidence=Evidence(level, facts),
         stake=Stake(AtStake.STOPS),
-        remedy=Remedy(
-            Risk.NUMERIC,
-            "Set `fp16: true` and `bf16: false`, with weights in float32.",
-            accuracy="float16 has a smaller range: its gradients are scaled, and steps that overflow are left out.",
-        ),
+        remedy=Remedy(Risk.NUMERIC, _remedy(job, asked), accuracy=_ACCURACY),
     )
+
+
+_ACCURACY = "float16 has a smaller range: its gradients are scaled, and steps that overflow are left out."
+_UNDER_A_CAST = Remedy(
+    Risk.NUMERIC,
+    "Cast to `torch.float16`, with a `torch.amp.GradScaler` around backward and step; the weights stay float32.",
+    accuracy=_ACCURACY,
+)
+
+
+def _remedy(job: Job, asked: str) -> str:
+    """In the words of what is trained: a quantised base, a frozen one under adapters, or all weights."""
+    if asked == "mixed_precision":
+        return "Set `mixed_precision: fp16`; trained weights stay float32."
+    fp16, bf16 = job.called("fp16"), job.called("bf16")
+    set_ = f"Set `{fp16}: true` and `{bf16}: false`" if job.trainer is not Trainer.TORCH else "Compute in float16"
+    if job.get("load_in_4bit") is True:
+        compute = (
+            ""
+            if job.trainer in (Trainer.AXOLOTL, Trainer.LLAMA_FACTORY, Trainer.UNSLOTH)
+            else (", and `bnb_4bit_compute_dtype=torch.float16`")
+        )
+        return f"{set_}{compute}."
+    if adapters(job):
+        return f"{set_}; the frozen base may be float16, adapters stay float32."
+    return f"{set_}, with weights in float32."
 
 
 _SFT = "# one Tesla {}, 16 GB\nmodel_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: true\n"

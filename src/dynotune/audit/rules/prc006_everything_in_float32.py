@@ -229,8 +229,14 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
             Risk.NUMERIC,
-            'Load with `dtype=torch.float32` and run the forward pass under `torch.autocast("cuda", torch.bfloat16)`'
-            ' (`Accelerator(mixed_precision="bf16")`).',
+            "Load with `dtype=torch.float32`, and "
+            + (
+                'run the forward pass under `torch.autocast("cuda", torch.bfloat16)`.'
+                if none is None
+                else "set `mixed_precision: bf16` in that file."
+                if none.file.endswith((".yaml", ".yml", ".json"))
+                else 'give `Accelerator(mixed_precision="bf16")`.'
+            ),
             effort=Effort.MINUTES,
             accuracy="Products round to bfloat16, weights and their updates do not.",
             measure="dynotune profile -- python train.py",

@@ -8,7 +8,11 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
-_STEPS = re.compile(r"estimated_stepping_batches|len\([\w.()]*(?:train_dataloader|train_loader|train_dl)")
+_STEPS = re.compile(
+    r"estimated_stepping_batches|len\([\w.()]*(?:train_dataloader|train_loader|train_dl)"
+    r"|\b(?:max|total|(?:num_)?train(?:ing)?)_steps\b|(?<![\w.])[1-9]\d{3,6}(?![\w.])"
+)
+"""What counts steps; a number of four digits and more is none of epochs."""
 _MAKES = re.compile(r"(?:get_\w*schedule\w*|OneCycleLR|CosineAnnealingLR|LambdaLR|LinearLR|PolynomialLR)$")
 _BY_HAND = re.compile(
     r"interval|lr_scheduler_step|automatic_optimization|lr_schedulers\(|sched\w*\.step\(", re.IGNORECASE
@@ -43,9 +47,10 @@ def _of(script: Script, method: ast.FunctionDef) -> Iterator[Said]:
     held = "|".join(name for name, value in given.items() if made and value == ast.unparse(made[0]))
     if len(made) != 1 or not held or not re.search(rf"return\b.*\b(?:{held})\b", text):
         return
-    arguments = " ".join(ast.unparse(one) for one in (*made[0].args, *(key.value for key in made[0].keywords)))
+    by_name = [key.value for key in made[0].keywords if key.arg not in ("last_epoch", "eta_min", "lr_lambda")]
+    arguments = " ".join(ast.unparse(one) for one in (*made[0].args, *by_name))
     for _ in range(2):
-        arguments += " ".join(value for name, value in given.items() if re.search(rf"\b{name}\b", arguments))
+        arguments += " " + " ".join(value for name, value in given.items() if re.search(rf"\b{name}\b", arguments))
     if not _STEPS.search(arguments):
         return
     yield Finding(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynotune.audit.facts.asked import on_gpu
-from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
@@ -21,10 +21,14 @@ _OTHERWISE = re.compile(
     r"autocast|\.bfloat16\(|\.half\(|torch\.(?:bfloat16|float16|half)\b|[\"'](?:bfloat16|float16)[\"']|set_default_dtype"
     r"|GradScaler|\bdeepspeed\b|Fabric\(|Trainer\(\s*precision|getattr\(\s*torch"
 )
+_OF_A_FILE = re.compile(r"\bdeepspeed\s*=\s*[^,)\n]*")
+"""What the trainer's arguments hand on; the file is read by itself."""
+
 """What computes or loads in 16 bits without the option."""
 
 _WHOLE = re.compile(
     r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|model_dump|\*\*\w*(?:args|cfg|config|conf|opts?|params)\b"
+    r"|\bto_container\(|\binstantiate\(|\bgetattr\("
 )
 _SHOWN = re.compile(
     r"(?:\bconfig\s*=\s*|\b(?:print|pprint|info|dumps?|init_trackers|log_params|update|save_hyperparameters)\([^()\n]{0,80}?)"
@@ -56,18 +60,20 @@ def precision_that_nobody_gets(job: Job, project: Project) -> Iterator[Said]:
         return
     program = connected(main, project)
     sources = [code(one) for one in program]
+    if _deepspeed_leaves_it(job, project):
+        sources = [_OF_A_FILE.sub("", one) for one in sources]
     if any(_OTHERWISE.search(one) or _WHOLE.search(_SHOWN.sub("", one)) for one in sources):
         return
     made = [(one, call) for one in program for call in one.calls_of("Accelerator")]
     if any({"mixed_precision", "**", "2"} & set(call.arguments) for _, call in made):
         return
-    for option in _options(program, job, project):
+    for option in (*_options(program, job, project), *_of_files(job, project)):
         if any(_uses(option.name, one) for one in program):
             continue
         gets = "`Accelerator()` does not get it" if made else "neither the trainer nor `autocast` gets it"
         home = made[0][1].place if made else option.place
         yield Finding(
-            f"`{option.name}` asks for `{option.value}`, and {gets}: the program computes in float32.",
+            f"`{option.name}` asks for `{option.value}`, and {gets}: {_then(job, program, project)}",
             place=home,
             also=tuple(one for one in (option.place, option.command) if one is not None and one != home),
             evidence=Evidence(Level.RESOLVED, {"asked": option.value, "launcher": job.get("mixed_precision")}),
@@ -76,12 +82,42 @@ def precision_that_nobody_gets(job: Job, project: Project) -> Iterator[Said]:
             ),
             remedy=Remedy(
                 Risk.NUMERIC,
-                f"Give it on: `Accelerator(mixed_precision=...)`, the trainer's arguments, or `torch.autocast`; or take"
-                f" `{option.name}` out.",
+                f"Give it on: {_home(job, made)}; or take `{option.name}` out.",
                 accuracy="Products round to bfloat16; the weights stay float32.",
             ),
         )
         return
+
+
+def _home(job: Job, made: Sequence[object]) -> str:
+    """What has to get it, in this program."""
+    if made:
+        return "`Accelerator(mixed_precision=...)`"
+    if job.trainer is Trainer.TORCH:
+        return "the forward pass under `torch.autocast`"
+    return (
+        f"`{'TrainingArguments' if job.trainer is Trainer.TRANSFORMERS else 'SFTConfig'}(bf16=...)`"
+        if (job.trainer is Trainer.TRANSFORMERS or job.method is Method.SFT)
+        else "`bf16=...` of the trainer's arguments"
+    )
+
+
+def _then(job: Job, program: Sequence[Script], project: Project) -> str:
+    """What it computes in: of a checkpoint that is loaded without a type, by the release."""
+    pinned = project.pinned("transformers")
+    loads = any(one.name.startswith("transformers.") for each in program for one in each.calls_of("from_pretrained"))
+    if loads and job.get("dtype") in (None, "auto") and (pinned is None or pinned >= (5,)):
+        return (
+            "the program computes in the type that its weights are loaded in, which is float32 before transformers 5."
+        )
+    return "the program computes in float32."
+
+
+def _deepspeed_leaves_it(job: Job, project: Project) -> bool:
+    """The job's DeepSpeed file is here, and takes the type from the arguments or asks for none."""
+    named = job.get("deepspeed")
+    held = [one for one in project.configs if isinstance(named, str) and one.file.endswith(named.removeprefix("./"))]
+    return len(held) == 1 and all(held[0].at(f"{one}.enabled") in (None, False, "auto") for one in ("bf16", "fp16"))
 
 
 def _in_float32(job: Job) -> bool:
@@ -110,6 +146,17 @@ def _options(program: Sequence[Script], job: Job, project: Project) -> Iterator[
             values = [one.value for one in given] or [default]
             if all(isinstance(one, str | bool) and one in _ASKED for one in values):
                 yield _Option(name, values[0], place, given[0].place if given else None)
+
+
+def _of_files(job: Job, project: Project) -> Iterator[_Option]:
+    """Of configurations of the program's own that the job is made of."""
+    for config in project.configs:
+        if config.kind != "unknown" or config.file not in job.files:
+            continue
+        for path, place in config.places.items():
+            value = config.at(path)
+            if path.rpartition(".")[2] in _NAMES and isinstance(value, str | bool) and value in _ASKED:
+                yield _Option(path.rpartition(".")[2], value, place)
 
 
 def _parameter(name: str, script: Script) -> tuple[Any, Place | None]:

@@ -39,7 +39,7 @@ def rank_variable_of_no_launcher(script: Script, project: Project) -> Iterator[S
             stake=Stake(AtStake.STOPS),
             remedy=Remedy(
                 Risk.SAFE,
-                f'Read it where the processes use it, or with a default: `int(os.environ.get("{variable}", 1))`.',
+                _instead(script, started, variable),
                 effort=Effort.LINE,
             ),
         )
@@ -80,3 +80,11 @@ def _started_alone(project: Project, variable: str) -> Iterator[tuple[Script, Pl
 
 def _sets(script: Script, variable: str) -> bool:
     return re.search(rf"environ(?:\[|\.setdefault\()['\"]{variable}['\"]\]?\s*[=,]", script.source) is not None
+
+
+def _instead(script: Script, started: Script, variable: str) -> str:
+    """A program that makes a group of processes needs a launcher; another one a default, which for a rank is 0."""
+    if "init_process_group(" in script.source:
+        return f"Start it with `torchrun --nproc_per_node N {started.file}`, which sets it."
+    alone = 1 if "SIZE" in variable else 0
+    return f'Read it where the processes use it, or with a default: `int(os.environ.get("{variable}", {alone}))`.'

@@ -106,7 +106,7 @@ def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
             f"{', in 16 bits' if half else ''}.",
             place=call.place,
             evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
-            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            stake=Stake(AtStake.TIME),
             remedy=Remedy(
                 Risk.NUMERIC, 'Give `device_map="cuda"`, or `.to("cuda")`.', measure="nvidia-smi while it runs"
             ),
@@ -145,9 +145,7 @@ def _of_ones_own(script: Script, project: Project) -> Iterator[Said]:
                 " on the host.",
                 place=call.place,
                 evidence=Evidence(Level.TEXT, {"made by": call.name, "moved by": None}),
-                stake=Stake(
-                    AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"
-                ),
+                stake=Stake(AtStake.TIME),
                 remedy=Remedy(
                     Risk.NUMERIC, f'`{name}.to("cuda")`, and its inputs with it.', measure="nvidia-smi while it runs"
                 ),

@@ -9,10 +9,12 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import known
+from dynotune.audit.models import known, reader
 
 _BY_NAME = re.compile(r"ddp\w*_find_unused_parameters_true")
-_LOADED = re.compile(r"AutoModelForCausalLM\.from_pretrained\(\s*['\"]([^'\"]+)")
+_LOADED = re.compile(
+    r"AutoModelFor(?:CausalLM|SequenceClassification|TokenClassification|QuestionAnswering|MaskedLM)\.from_pretrained\(\s*['\"]([^'\"]+)"
+)
 
 
 def unused_by_lightning(script: Script, project: Project) -> Iterator[Said]:
@@ -23,7 +25,7 @@ def unused_by_lightning(script: Script, project: Project) -> Iterator[Said]:
         len(re.findall(r"\.from_pretrained\(", re.sub(r"\w*[Tt]ok\w*\.from_pretrained\(", "", one))) for one in near
     )
     names = [name for one in near for name in _LOADED.findall(one)]
-    if len(names) != 1 or loads != 1 or known(names[0]) is None:
+    if len(names) != 1 or loads != 1 or (known(names[0]) or reader(names[0])) is None:
         return  # what else is loaded may be left out of a step
     if any(
         re.search(r"nn\.(?:Linear|Parameter|Embedding|ModuleList)\(|requires_grad|get_peft_model", one) for one in near
@@ -48,7 +50,7 @@ def unused_by_lightning(script: Script, project: Project) -> Iterator[Said]:
 def _finding(script: Script, node: ast.AST, asked: str) -> Finding:
     return Finding(
         f"`{asked}` walks the whole graph after every forward pass to look for parameters that no loss depends on."
-        " Dense language models have none.",
+        " This model has none: every weight takes part in each step.",
         place=place_of(script, node),
         evidence=Evidence(Level.TEXT, {"asked": asked}),
         stake=Stake(AtStake.TIME),

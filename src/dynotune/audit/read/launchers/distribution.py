@@ -40,6 +40,8 @@ def distribution(
         found["num_processes"] = shown
     if "num_processes" not in found and not launch.launcher and launch.program.endswith(".py"):
         found["num_processes"] = Setting("num_processes", 1, launch.place, Known.DEFAULT)
+    if job.trainer is Trainer.TORCH and "deepspeed_config_file" not in found:
+        found |= _of_a_loop(launch, configs)
     found |= deepspeed_settings(job, found, configs)
     count = found.get("num_processes")
     if count is not None and count.is_known and "distributed_type" not in found and isinstance(count.value, int):
@@ -51,6 +53,18 @@ def distribution(
         found.pop("mixed_precision", None)  # what a script gives `Accelerator(...)` wins over the launcher's
     files = tuple(dict.fromkeys((*job.files, *launch.configs)))
     return replace(job, settings={**job.settings, **found}, files=files)
+
+
+def _of_a_loop(launch: Launch, configs: Mapping[str, ConfigFile]) -> dict[str, Setting]:
+    """The file that `deepspeed.initialize` gets in a loop of one's own: that of `--deepspeed_config`, or the only one that
+    there is, under DeepSpeed's launcher."""
+    named = launch.flags.get("deepspeed_config")
+    if named is not None:
+        return {"deepspeed_config_file": replace(named, name="deepspeed_config_file")}
+    there = [config for config in configs.values() if config.kind == "deepspeed"]
+    if launch.launcher.endswith("deepspeed") and len(there) == 1:
+        return {"deepspeed_config_file": Setting("deepspeed_config_file", there[0].file, launch.place, Known.FOLLOWED)}
+    return {}
 
 
 _ONE_EACH = frozenset({"llamafactory-cli train", "axolotl train"})

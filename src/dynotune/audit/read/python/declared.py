@@ -1,7 +1,7 @@
 """What a command line may set, with its defaults: argparse, dataclasses, and the parsers of transformers and TRL."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -237,9 +237,10 @@ def _field(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
 
 
 def made_from_command_line(
-    evaluator: "Evaluator", node: ast.expr, scope: Scope, file: Mapping[str, Value] | None = None
+    evaluator: "Evaluator", node: ast.expr, scope: Scope, file: Mapping[str, Value] | None = None, alone: bool = False
 ) -> Value:
-    """What a parser of dataclasses gives for one class. file: the configuration that it reads, flags counting before it."""
+    """What a parser of dataclasses gives for one class. file: the configuration that it reads, flags counting before it.
+    alone: it reads no flags."""
     dotted = evaluator.module.dotted(node)
     bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
     for binding in bound:
@@ -252,7 +253,36 @@ def made_from_command_line(
         return class_of(other, scope_there, _given(evaluator, other, scope_there, file), node)
     if not dotted:
         return unknown(COMMAND_LINE)
+    if alone and file:
+        return Value(Made(dotted, dict(file), evaluator.module.place(node)))
     return Value(Made(dotted, {}, evaluator.module.place(node), open=COMMAND_LINE))
+
+
+def for_one(
+    evaluator: "Evaluator", node: ast.expr, others: Sequence[ast.expr], scope: Scope, file: Mapping[str, Value]
+) -> Mapping[str, Value]:
+    """Of a file that is parsed into several classes what one of the libraries gets: all that it takes, and, where it is a
+    trainer's, what none of them has, so that it is seen to be refused."""
+    dotted = evaluator.module.dotted(node)
+    if not dotted or evaluator.others.takes(dotted, "") is None:
+        return file
+    own = {name for other in others if other is not node for name in _own_fields(evaluator, other, scope)}
+    beside = any(evaluator.module.dotted(other).endswith(("ModelConfig", "ScriptArguments")) for other in others)
+    return {
+        name: value
+        for name, value in file.items()
+        if evaluator.others.takes(dotted, name) or not (beside or name in own)
+    }
+
+
+def _own_fields(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Iterable[str]:
+    """Of a class of the project's."""
+    for binding in evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ():
+        if binding.kind == "class" and binding.node is not None:
+            return fields(evaluator, evaluator.module.scopes[binding.node])
+    dotted = evaluator.module.dotted(node)
+    found = evaluator.class_elsewhere(dotted) if dotted else None
+    return fields(*found) if found is not None else ()
 
 
 def _given(

@@ -496,7 +496,11 @@ class Objects:
         listed = made.args[0] if made.args else made.keywords[0].value
         classes = listed.elts if isinstance(listed, (ast.Tuple, ast.List)) else [listed]
         file = self._parsed_file(node, func.attr, scope, frame)
-        return Value([declared.made_from_command_line(self.of, one, where, file) for one in classes])
+        # A file that a command names is read with the command.
+        by_command = "1" in declared.started(self.of)
+        alone = func.attr.startswith(("parse_json", "parse_yaml", "parse_dict")) and bool(file) and not by_command
+        held = {one: declared.for_one(self.of, one, classes, where, file) if alone else file for one in classes}
+        return Value([declared.made_from_command_line(self.of, one, where, held[one], alone) for one in classes])
 
     def _parsed_file(self, node: ast.Call, way: str, scope: Scope, frame: "Frame") -> dict[str, Value]:
         """The configuration that a parser of dataclasses reads: the one that the call names, else the command's: its first
