@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -217,7 +218,7 @@ def by_hand(script: Script) -> Iterator[Padded]:
         if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
             continue
         whole = ast.unparse(function)
-        if not _MASKED.search(whole) or _PACKS.search(whole):
+        if not _MASKED.search(whole) or _PACKS.search(whole) or filled_by_whole_rows(function) is not None:
             continue
         yield from _filled(script, function, whole)
         for node in ast.walk(function):

@@ -15,6 +15,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 
@@ -59,6 +60,17 @@ def _by_hand(job: Job, project: Project) -> Iterator[Said]:
                     place_of(script, where),
                     job,
                     "Pack whole documents with `position_ids` and flash attention (`DataCollatorWithFlattening`), or pad",
+                    None,
+                )
+                return
+            whole = filled_by_whole_rows(function)
+            if whole is not None:
+                yield _finding(
+                    f"`{function.name}` lays whole examples behind each other in one row and tells them apart by nothing",
+                    place_of(script, whole),
+                    job,
+                    "Hand on `position_ids` that begin anew at each one, with flash attention"
+                    " (`DataCollatorWithFlattening` makes them), or pad",
                     None,
                 )
                 return
