@@ -70,6 +70,7 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
         yield from _collators(script)
         yield from by_hand(script)
         yield from _in_map(script)
+        yield from _at_once(script)
 
 
 def _of_the_batch(script: Script, call: Call) -> bool:
@@ -113,6 +114,39 @@ def _in_map(script: Script) -> Iterator[Padded]:
                 padding.place, "padding=True", None, f"every row to the longest of {_rows(user)} that `map` hands over"
             )
             return
+
+
+_ALL = re.compile(
+    r"\.(?:tolist|to_list)\(\)$|^list\((?:\w+\.\w+|\w+\[['\"]\w+['\"]\]|(?:train|all)_\w+)\)$|^(?:train|all)_?(?:texts?|sentences|docs)$"
+    r"|^(?:train|df|data|\w+_df)\w*(?:\[['\"]\w+['\"]\]|\.(?:text|review|sentence|content|tweet)\w*)(?:\.values)?$|^X_train\w*$"
+)
+"""All texts of a data set, as they are handed to a tokenizer."""
+
+
+def _at_once(script: Script) -> Iterator[Padded]:
+    """`tokenizer(train_texts, padding=True, truncation=True)`: one call for all rows, which a `Dataset` then hands out."""
+    if not re.search(r"TensorDataset\(|__getitem__|from_dict\(", script.source):
+        return
+    for call in script.calls:
+        padding, limit = call.arguments.get("padding"), call.arguments.get("max_length")
+        if padding is None or padding.value not in (True, "longest") or not _TOKENIZES.search(call.name):
+            continue
+        if limit is not None and isinstance(limit.value, int) and limit.value <= SHORT:
+            continue
+        if any(one.kind in ("for", "while", "function", "class") for one in call.around):
+            continue
+        if _NOT_TRAINING.search(call.result) or not _ALL.search(_first_argument(script, call)):
+            continue
+        yield Padded(padding.place, "padding=True", None, "every row to the longest of the whole data set, in one call")
+        return
+
+
+def _first_argument(script: Script, call: Call) -> str:
+    try:
+        node = ast.parse(text_at(script, call.place).strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    return ast.unparse(node.args[0]) if isinstance(node, ast.Call) and node.args else ""
 
 
 _TOKENIZES = re.compile(
