@@ -3,6 +3,7 @@
 #   benchmarks/on_gpu.sh checks OUT SHARED COMMIT       the loop: host waits, masking, resume, precision
 #   benchmarks/on_gpu.sh parts OUT SHARED COMMIT        attention, head and LoRA alone: correctness, then times
 #   benchmarks/on_gpu.sh peers OUT SHARED COMMIT ROWS   whole training steps beside TRL, by default and tuned
+#   benchmarks/on_gpu.sh floors OUT SHARED COMMIT ROWS  steps of rows by kernel class, each beside its floor
 #   benchmarks/on_gpu.sh bench OUT SHARED COMMIT CASES  noise of steps, and the case studies of `dynotune bench`
 # SHARED holds `data`, `tokenizers` and `tiny-lm`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
 # ROWS: names of `python -m benchmarks.peers --list` with commas, all by default; called again it goes on where it was.
@@ -10,7 +11,7 @@
 # and what is cut off leaves what it had. `step_noise.json` goes to tests/bench/data/step_noise_DEVICE.json. `peers` and
 # `bench` take at most SECONDS_A_CALL, 590 by default.
 # On an H200, by estimate: noise 60 s; floor 150, ladder 530, each half of an attribution 520 (measured: 500, 480),
-# ladder_dpo 530, liger 180, batch 105 (measured), packing 240, together 420; rows of peers 80 to 200 each. In calls of 590 s: each of the four
+# ladder_dpo 530, liger 180, batch 105 (measured), packing 240, together 500 (measured: 479); rows of peers 80 to 200 each. In calls of 590 s: each of the four
 # long ones; `liger,packing`; then peers, with FLASH_ATTN.
 # Of an H200 all are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
@@ -39,6 +40,10 @@ case "$what" in
     timeout -k 10 "$(left)" python3 -m benchmarks.peers --rows "${5:-all}" --shared "$shared" --out "$out" \
       --commit "$commit" --budget "$(($(left) - 10))" ${FLASH_ATTN:+--flash-attn "$FLASH_ATTN"} \
       ${REHEARSE:+--dry} || failed=1
+    ;;
+  floors)
+    timeout -k 10 "$(left)" python3 benchmarks/gpu_floors.py --output "$out" --shared "$shared" --commit "$commit" \
+      --seconds "$(($(left) - 20))" ${5:+--rows "$5"} ${REHEARSE:+--dry} || failed=1
     ;;
   bench)
     cases=,${5:-noise,floor,together,ladder,ladder_dpo,attribute_alone,attribute_last,liger,batch,packing},

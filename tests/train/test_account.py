@@ -3,6 +3,7 @@ never waits for the device and costs little."""
 
 import io
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ from dynotune.measure.wall import PRODUCTIVE, Kind, wall
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.report.speed import speed_sentence
+from dynotune.speedups.declared.packed_execution import PackedExecution
+from dynotune.train import flow
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.faults.limits import Limits
@@ -96,6 +99,23 @@ def test_each_kind_gets_what_is_its_own(run_tiny: Any, monkeypatch: pytest.Monke
     assert took["data_wait"] >= 4 * 0.07
     assert took["evaluation"] >= 2 * 0.1
     assert took["first_step"] >= 0.05
+
+
+def test_what_setting_up_took_is_told_by_part(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait of half a minute before the first step has a name: the speed-up, the trial of memory, the reference."""
+    made = PackedExecution.install
+
+    def slow(self: PackedExecution, site: Any) -> Any:
+        time.sleep(0.3)
+        return made(self, site)
+
+    monkeypatch.setattr(PackedExecution, "install", slow)
+    monkeypatch.setattr(flow, "LONG", 0.3)
+    console = Console(record=True, width=200)
+    summary = run_tiny(max_steps=2, console=console).summary
+    parts = {name: took for name, took in summary.items() if name.startswith("set_up/")}
+    assert 0.3 <= parts["set_up/packed_execution"] <= sum(parts.values()) <= summary["time/set_up"]
+    assert re.search(r"set up in \d+\.\d s: .*packed_execution \d+\.\d s", console.export_text())
 
 
 def test_a_resume_goes_on_with_the_account_and_says_what_was_lost(run_tiny: Any, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The speed-ups of one run where they stand: put in, one in each slot, and taken out again."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 
@@ -22,13 +22,16 @@ class Installed:
         site: Site,
         agree: Callable[[No | None], No | None] = lambda no: no,
         remember: Callable[[Speedup, str], None] = lambda speedup, reason: None,
+        timed: Callable[[str], AbstractContextManager[object]] = lambda name: nullcontext(),
     ) -> None:
         """agree: called for each one that is tried, with why it cannot be here; gives why it cannot be on any rank.
         remember: has this machine leave out one that is `auto` and failed, for a reason that is the end of a sentence.
+        timed: makes a context in which one of this name is put in, and what it takes is counted.
 
         Raises `ConfigError` where something that is `on` cannot be put in.
         """
         self.decisions, self.site, self.agree, self.remember = list(decisions), site, agree, remember
+        self.timed = timed
         self._standing: list[Decision] = []
         try:
             self._put_in()
@@ -120,7 +123,8 @@ class Installed:
     def _made(self, one: Decision) -> Installation | No:
         """What its installation gives; an error of its packages or kernels is a reason."""
         try:
-            return one.speedup.install(self.site)
+            with self.timed(one.name):
+                return one.speedup.install(self.site)
         except (torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except FOREIGN as error:

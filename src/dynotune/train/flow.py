@@ -11,6 +11,7 @@ from rich.console import Console
 from dynotune.config.variables import export_env
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import Interrupted
+from dynotune.measure.parts import in_words as parts_in_words
 from dynotune.measure.wall import Kind, add, wall
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.ranks import Ranks
@@ -44,6 +45,10 @@ class RunResult:
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
+
+
+LONG = 5.0
+"""Seconds of setting up from which on it is said what took them."""
 
 
 def fine_tune(config: WholeConfig, recipe: Recipe, given: Given, console: Console | None) -> RunResult:
@@ -119,6 +124,9 @@ def _train(
         run.surroundings.begin()
         run.watch.begin()
         ready = time.perf_counter()
+        run.set_up = run_of.set_up.seconds
+        if ready - loaded >= LONG:
+            say(f"set up in {ready - loaded:.1f} s: {parts_in_words(run.set_up, ready - loaded)}")
         add(run.trainee.progress.account, {Kind.LOADING: loaded - began, Kind.SET_UP: ready - loaded})
         try:
             train(run)

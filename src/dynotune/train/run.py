@@ -1,6 +1,6 @@
 """What the loop works with, and what of it cannot work together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,9 @@ class Run:
 
     wall_before: float = 0.0
     """Seconds of the processes before this one, as the run's account has them."""
+
+    set_up: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of this process before its first step, by what was done."""
 
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None

@@ -7,8 +7,8 @@ and no gate. `needs.py` says which of them a difference calls for.
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ def check(
     failed = next((one for one in gate.checks if not one.ok), None)
     state: Any = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
     seconds = time.perf_counter() - began
-    say(f"parity of {other.name} ({needs.kind}): {', '.join(needs.gates)} took {seconds:.1f} s; seed {SEED}")
+    parts = ", ".join(f"{name} {took:.1f} s" for name, took in gate.took.items())
+    say(f"parity of {other.name} ({needs.kind}) took {seconds:.1f} s: {parts}; seed {SEED}")
     return found.model_copy(
         update={
             "state": state,
@@ -116,16 +117,27 @@ class _Gate:
     checks: list[Check] = field(default_factory=list)
     why_not: list[str] = field(default_factory=list)
     held_out: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds of each part."""
 
     def run(self) -> None:
         """Raises `ArmFailedError`."""
         gates = self.needs.gates
-        if "P1" in gates or "P2" in gates:
-            self._one_step()
+        if one_step := [name for name in ("P1", "P2") if name in gates]:
+            with self._timed(" and ".join(one_step)):
+                self._one_step()
         if "P3" in gates and all(one.ok for one in self.checks):  # what one step shows needs no sixty
-            self._courses()
+            with self._timed("P3"):
+                self._courses()
         if "P4" in gates:
-            self._held_out()
+            with self._timed("P4"):
+                self._held_out()
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.took[part] = time.perf_counter() - began
 
     def _one_step(self) -> None:
         of_both = [below_float32(one.config) for one in (self.first, self.other)]

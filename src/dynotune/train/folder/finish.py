@@ -123,6 +123,10 @@ def leave(run: Run, folder: RunFolder, began: float) -> tuple[Left, dict[str, An
     return Left(why, checkpoint, text), figures
 
 
+LEAST_TOLD = 0.01
+"""Seconds of a part of setting up from which on it has a figure."""
+
+
 def take_best(run: Run, config: WholeConfig) -> None:
     """With `load_best_model_at_end` the model becomes the best one that was saved."""
     trainee, progress = run.trainee, run.trainee.progress
@@ -177,6 +181,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "wall_seconds": wall(account),
         "goodput": goodput(account),
         **times(account),
+        **{f"set_up/{name.replace(' ', '_')}": took for name, took in run.set_up.items() if took >= LEAST_TOLD},
         "skipped_steps": p.skipped_steps,
         "failed_saves": run.unwritten.in_all,
         "out_of_memory": p.out_of_memory,

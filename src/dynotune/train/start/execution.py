@@ -16,6 +16,7 @@ from dynotune.execution.path import ExecutionPath
 from dynotune.execution.paths import Paths
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.measure.document_cost import document_cost
+from dynotune.measure.parts import Parts
 from dynotune.model.as_it_was import as_it_was
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
@@ -89,6 +90,7 @@ def choose_execution(
     ranks: Ranks,
     say: Callable[[str], None],
     examined: MutableMapping[Hashable, Any] | None = None,
+    parts: Parts | None = None,
 ) -> Execution:
     """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
@@ -96,6 +98,7 @@ def choose_execution(
     held_out: what is evaluated, by the same path.
     ranks: those that execute it together, all alike: what one cannot, none does.
     examined: what was found before by trying this model out (`Site.examined`).
+    parts: counts what it takes, by speed-up and by what else is done.
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
@@ -105,16 +108,20 @@ def choose_execution(
     site = Site(context, plain_autocast, examined={} if examined is None else examined)
     remembered = Remembered.here(context.device, say)
     path: ExecutionPath
+    parts = parts or Parts()
 
     def look() -> tuple[StepMemory, int]:
         return look_at_memory(config, precision, installed, path)
 
     with ExitStack() as putting_in:
+        with parts.of("looking for speed-ups"):
+            decisions = _decisions(config, context, remembered, ranks)
         installed = Installed(
-            _decisions(config, context, remembered, ranks),
+            decisions,
             site,
             lambda no: _on_any_rank(no, ranks),
             lambda speedup, reason: keep_failed(remembered, speedup, context, reason),
+            parts.of,
         )
         putting_in.callback(installed.close)
         if site.packed:
@@ -122,7 +129,7 @@ def choose_execution(
             putting_in.callback(packed.close)
             plan = plan.of_units(path.units(plan.spans))
             longest = max(plan.longest, *(held.on(path).longest for held in held_out.values()), 0)
-            with uncounted(packed):
+            with uncounted(packed), parts.of("activation memory"):
                 choice = choose_memory(
                     config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
                 )
@@ -139,7 +146,7 @@ def choose_execution(
         says += [*installed.lines(), *site.says]
         if site.packed:
             with uncounted(path):
-                says += _warmed_up(installed, path, plan, sequence, say)
+                says += _warmed_up(installed, path, plan, sequence, say, parts)
         undo.push(putting_in.pop_all())
     ways = Ways(model, paths, path, installed, plain_autocast)
     return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
@@ -220,7 +227,7 @@ def _packed_in_words(config: WholeConfig, plan: Plan, choice: MemoryChoice, inst
 
 
 def _warmed_up(
-    installed: Installed, path: ExecutionPath, plan: Plan, longest: int, say: Callable[[str], None]
+    installed: Installed, path: ExecutionPath, plan: Plan, longest: int, say: Callable[[str], None], parts: Parts
 ) -> list[str]:
     """What speed-ups do before the first step, in words."""
     layout, lines = plan.layout_of_run, list[str]()
@@ -228,7 +235,8 @@ def _warmed_up(
         if one.installed and one.installed.warm_up:
             instead = partial(installed.instead, one)
             ahead = Ahead(path.engaged, longest, layout.used, float(layout.processed_tokens.mean()), instead, say)
-            lines += one.installed.warm_up(ahead)
+            with parts.of(one.name):
+                lines += one.installed.warm_up(ahead)
     return lines
 
 

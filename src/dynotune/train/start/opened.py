@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, TrainingError
+from dynotune.measure.parts import Parts
 from dynotune.model.positions import check_positions
 from dynotune.model.precision import Precision, choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
@@ -66,6 +67,9 @@ class Opened:
 
     examined: dict[Hashable, Any] = field(default_factory=dict)
     """What was found by trying the model out, for whatever stands in it one after the other."""
+
+    set_up: Parts = field(default_factory=Parts)
+    """What standing in it took, by what was done."""
 
 
 @contextmanager

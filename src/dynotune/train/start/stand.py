@@ -56,12 +56,13 @@ def stand(
             ranks=ranks,
             say=say,
             examined=it.examined,
+            parts=it.set_up,
         )
     for line in (*execution.says, *([execution.plan.ranks_summary()] if ranks.world > 1 else [])):
         say(line)
     if ranks.is_first:
         show(planned_rows(execution.installed.decisions, execution.effect), it.console)
-    with out_of_memory_explained("the reference", config, device, execution.plan):
+    with out_of_memory_explained("the reference", config, device, execution.plan), it.set_up.of("the reference"):
         before = recipe.before_first_step(
             Start(
                 execution=execution,
@@ -80,26 +81,27 @@ def stand(
             )
         )
     draw_apart(config.seed, ranks)
-    it.run = run = assemble(
-        config,
-        folder=it.folder,
-        items=material.items,
-        places=material.places,
-        held_out=material.held_out,
-        model=prepared.model,
-        tokenizer=it.tokenizer,
-        objective=recipe.objective,
-        execution=execution,
-        device=device,
-        callbacks=given.callbacks,
-        checkpoints=it.checkpoints,
-        resume_from=it.resume_from,
-        console=it.console,
-        listeners=listeners,
-        on_save=it.hub.push_checkpoint if it.hub else lambda checkpoint: None,
-        ranks=ranks,
-        outside=Asked(it.signals, limit_of(config, it.signals, prepared.model), say),
-    )
+    with it.set_up.of("optimizer and checkpoint"):
+        it.run = run = assemble(
+            config,
+            folder=it.folder,
+            items=material.items,
+            places=material.places,
+            held_out=material.held_out,
+            model=prepared.model,
+            tokenizer=it.tokenizer,
+            objective=recipe.objective,
+            execution=execution,
+            device=device,
+            callbacks=given.callbacks,
+            checkpoints=it.checkpoints,
+            resume_from=it.resume_from,
+            console=it.console,
+            listeners=listeners,
+            on_save=it.hub.push_checkpoint if it.hub else lambda checkpoint: None,
+            ranks=ranks,
+            outside=Asked(it.signals, limit_of(config, it.signals, prepared.model), say),
+        )
     if run.update.waits_for_device:
         say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
     return Standing(run, execution, before)
