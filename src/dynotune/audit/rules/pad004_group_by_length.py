@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.blocks import cut_into_blocks
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.row_work import called, heavy_calls, work_of_trainer
@@ -33,9 +33,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if not why:
         return
     key = f"`{job.called(name)}: {shown}`"
+    multipack = job.trainer is Trainer.AXOLOTL and job.get("packing") is True
     off = "random" if name == "train_sampling_strategy" else False
     yield Finding(
-        f"{key} sorts rows that {why} equally long: it changes their order and saves no padding.",
+        f"{key} does nothing beside `sample_packing`: its own sampler makes the batches."
+        if multipack
+        else f"{key} sorts rows that {why} equally long: it changes their order and saves no padding.",
         place=job.place(name),
         evidence=Evidence(Level.RESOLVED, {name: shown, "equally long": why}),
         stake=Stake(AtStake.CLARITY),
@@ -44,7 +47,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             f"Take {key} out"
             + (", or pad to the longest row of a batch and keep it." if "made" in why and also else "."),
             (job.set(name, off),),
-            accuracy="Rows come in another order.",
+            accuracy="None." if multipack else "Rows come in another order.",
         ),
         also=also,
     )
