@@ -209,7 +209,7 @@ def collate(rows):
     ],
 )
 def test_prompts_counted_from_the_left(tmp_path: Path, side: str, masked: str, found: bool) -> None:
-    assert bool(codes(tmp_path, {"train.py": LEFT.format(side=side, masked=masked)}, "MSK051")) is found
+    assert bool(codes(tmp_path, {"train.py": LEFT.format(side=side, masked=masked)}, "MSK050")) is found
 
 
 STREAM = """import json

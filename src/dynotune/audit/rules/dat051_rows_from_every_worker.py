@@ -53,7 +53,9 @@ def _workers(call: Call) -> int:
 def _streams(script: Script) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """Classes over torch's `IterableDataset` whose `__iter__` goes over what is there, in one order."""
     for node in ast.walk(script.tree):
-        if not isinstance(node, ast.ClassDef) or not any(ast.unparse(one).endswith("IterableDataset") for one in node.bases):
+        if not isinstance(node, ast.ClassDef) or not any(
+            ast.unparse(one).endswith("IterableDataset") for one in node.bases
+        ):
             continue
         room = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__iter__"), None)
         if room is None or _DRAWS.search(ast.unparse(node)):

@@ -205,9 +205,12 @@ def _finding(script: Script, call: ast.expr | ast.stmt, what: str, texts: Beginn
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as they are."
-            if hand is None
-            else "Take the beginning token out of the text: the tokenizer writes it.",
+            "Take the beginning token out of the text: the tokenizer writes it."
+            if hand is not None
+            else "Hand the trainer the `messages` as they are, or take the beginning token off the text"
+            " (`text.removeprefix(tokenizer.bos_token)`)."
+            if what.startswith("The trainer")
+            else "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise (`tokenize=True`).",
             accuracy="Rows begin as they will at inference.",
             measure="Print the first four ids of a row.",
         ),

@@ -250,7 +250,7 @@ def _finding(
             f"{text}.",
             (change,) if change else (),
             accuracy="Each document is learned by itself, as it will be used.",
-            measure="dynotune plan --config sft.yaml",
+            measure="Change one document of a row, keeping its length: the loss of the others must not move.",
         ),
         also=also,
     )

@@ -72,7 +72,7 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
             "Choose the batch in tokens: fewer rows a step, or less accumulation, until there are some hundred updates.",
             effort=Effort.MINUTES,
             accuracy="More updates of smaller batches.",
-            measure="dynotune plan --config sft.yaml",
+            measure="The number of steps that the trainer announces at its start.",
         ),
         also=(
             told.place,
@@ -126,7 +126,7 @@ def _of_job(job: Job, data: DataFacts) -> Iterator[Said]:
             " `packing: false`, which packs without changing what a step contains.",
             effort=Effort.MINUTES,
             accuracy="More updates of smaller batches: the learning rate that was tuned without packing fits again.",
-            measure="dynotune plan --config sft.yaml",
+            measure="The number of steps that the trainer announces at its start.",
         ),
         also=(data.place,),
     )

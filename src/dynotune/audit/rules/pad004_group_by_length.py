@@ -55,9 +55,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 def _streamed(job: Job, project: Project) -> Call | None:
     """The call that loads the rows of its program as a stream; None: another one loads rows whole, or none streams."""
-    loads = [
-        call for one in project.scripts if one.file in job.files for call in one.calls_of("load_dataset")
-    ]
+    loads = [call for one in project.scripts if one.file in job.files for call in one.calls_of("load_dataset")]
     told = [call for call in loads if (key := call.arguments.get("streaming")) is not None and key.value is True]
     return told[0] if told and len(told) == len(loads) else None
 

@@ -82,7 +82,12 @@ def _by_map(script: Script) -> ast.AST | None:
     for room in ast.walk(script.tree):
         if isinstance(room, ast.FunctionDef) and room.name in mapped:
             for call in ast.walk(room):
-                if isinstance(call, ast.Call) and _is_tokenised(call) and call.args and _TEXT.search(ast.unparse(call.args[0])):
+                if (
+                    isinstance(call, ast.Call)
+                    and _is_tokenised(call)
+                    and call.args
+                    and _TEXT.search(ast.unparse(call.args[0]))
+                ):
                     return call
     return None
 

@@ -10,7 +10,6 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.shapes.counted_from_the_left import from_the_left
 from dynotune.audit.shapes.windows_shifted_twice import windows_shifted_twice
 
 _CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
@@ -23,7 +22,6 @@ _WRAPS = re.compile(r"^(?:torch\.(?:tensor|as_tensor|from_numpy|LongTensor)|list
 def labels_at_other_tokens(script: Script, project: Project) -> Iterator[Said]:
     yield from _shifted_twice(script, project)
     yield from windows_shifted_twice(script, project)
-    yield from from_the_left(script, project)
     yield from _by_characters(script, project)
 
 

@@ -114,7 +114,9 @@ def _handed_on(script: Script, function: str) -> bool:
             continue
         x, y = ast.unparse(words[_IDS]), ast.unparse(words[_LABELS])
         made = rf"{x}, {y} = {re.escape(function)}\("
-        if re.search(made, text) or (function == "__getitem__" and re.search(rf"for (?:\w+, )?\(?{x}, {y}\)? in ", text)):
+        if re.search(made, text) or (
+            function == "__getitem__" and re.search(rf"for (?:\w+, )?\(?{x}, {y}\)? in ", text)
+        ):
             return True
     return False
 
