@@ -1,4 +1,4 @@
-"""Whole rows are laid behind each other until a row of the model is full: packing without a cut, by the project's own code."""
+"""Whole rows are laid behind each other until a row of the model is full: packing without a cut, by a project's own code."""
 
 import ast
 import re

@@ -118,9 +118,9 @@ RULE = Rule(
         " What divides the rows is the data set's own code, by `get_worker_info()`.",
         why="With four workers an epoch is four epochs: rows come four times, close together, and schedules and counts that"
         " are made for one are wrong.",
-        detected="E0: a `DataLoader` with two workers or more over a class of the project that is an `IterableDataset`, whose"
-        " `__iter__` goes over a file or over what it holds in one order, in a program that names no worker's number. Streams"
-        " that draw their rows by chance are not reported.",
+        detected="E0: a `DataLoader` with two workers or more over a class of the project that is an `IterableDataset`,"
+        " whose `__iter__` goes over a file or over what it holds in one order, in a program that names no worker's number."
+        " Streams that draw their rows by chance are not reported.",
         proven="Count the rows of one epoch.",
         deliberate=("Each epoch is meant to be as many as there are workers.",),
         sources=("PyTorch's documentation of `torch.utils.data.IterableDataset`: duplicate data by several workers",),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dynotune.audit.change import Change
 from dynotune.audit.facts.asked import at_least, attention, given, is_false, version
+from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.packed_rows import DENSE, READS_POSITIONS, TELLS_DOCUMENTS, leaks_without_flash
 from dynotune.audit.facts.project import Project
@@ -15,7 +16,6 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 

@@ -73,8 +73,7 @@ _LAID_BEHIND = re.compile(r"\w+\[\w+:\w+ \+ [^\n=]+\] = |concatenate\(|\.write\(
 
 
 def _by_map(script: Script) -> ast.AST | None:
-    """A function that `map` (of a data set, or of a pool) calls tokenises a row's text, and what comes back is laid one behind
-    the other."""
+    """A function that `map` (of a data set, or of a pool) calls tokenises a row's text, and all are laid in a line then."""
     text = ast.unparse(script.tree)
     if not _LAID_BEHIND.search(text):
         return None

@@ -13,7 +13,7 @@ def has(project: Project, key: str) -> bool:
 def way_to_answers(project: Project, *, unsloth: bool = False) -> str:
     """What puts the loss on answers alone there, as an imperative sentence without its full stop."""
     if unsloth:
-        return "Call Unsloth's `train_on_responses_only` on the trainer, with the marks of the template's turns, before it trains"
+        return "Call Unsloth's `train_on_responses_only` on the trainer, with the marks of its template's turns"
     if has(project, "assistant_only_loss"):
         return (
             "Give rows with `prompt` and `completion`, or `messages` with `assistant_only_loss=True` in `SFTConfig`"

@@ -56,8 +56,8 @@ def whole_labels_under_a_claim(project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
-                "Make labels in the rows, -100 for the prompt's tokens, and pad them by `DataCollatorForSeq2Seq`; or mend the"
-                " text."
+                "Make labels in the rows, -100 for the prompt's tokens, and pad them by `DataCollatorForSeq2Seq`; or mend"
+                " the text."
                 if "DataCollator" in labels
                 else "Set the labels of the prompt's tokens to -100, or mend the text.",
                 effort=Effort.MINUTES,
