@@ -28,7 +28,12 @@ _FILLED = re.compile(
 )
 """`ids + [PAD] * (width - len(ids))`."""
 
-_SHIFTS = re.compile(r"\[(?::|\.\.\.), ?1:\]")
+_SHIFTED_PAIR = re.compile(
+    r"\b(\w+(?:\[[\"']\w+[\"']\])?)\[(?::|\.\.\.), ?:-1\](?:.|\n){0,600}?\b\1\[(?::|\.\.\.), ?1:\]"
+    r"|\b(\w+(?:\[[\"']\w+[\"']\])?)\[(?::|\.\.\.), ?1:\](?:.|\n){0,600}?\b\2\[(?::|\.\.\.), ?:-1\]"
+)
+"""`x[:, :-1]`, and `x[:, 1:]` near it."""
+
 _SHIFTED = re.compile(r"^(?P<of>.*)\[(?:\.\.\.|:), 1:\]$")
 
 
@@ -42,7 +47,7 @@ def targets_with_padding(script: Script, project: Project) -> Iterator[Said]:
     sources = [_IMPORTS.sub("", code(one)) for one in connected(script, project)]
     if any(_TOLD_APART.search(one) for one in sources) or not any(_WHOLE_LOSS.search(one) for one in sources):
         return
-    if batch is not None and not any(_SHIFTS.search(one) and ".backward(" in one for one in sources):
+    if batch is not None and not any(_SHIFTED_PAIR.search(one) and ".backward(" in one for one in sources):
         return
     made = made or batch
     assert made is not None
@@ -78,13 +83,13 @@ def _pair(node: ast.AST) -> ast.expr | None:
 
 
 def _batch(node: ast.AST) -> ast.expr | None:
-    """What a collator pads several rows to and returns alone, for the loop to shift."""
+    """What a collator pads several rows to and returns, for the loop to shift."""
     if not isinstance(node, ast.FunctionDef) or "pad" not in ast.unparse(node):
         return None
     given = given_in(node)
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
-    parts = _parts(returned[0])[:1] if len(returned) == 1 and isinstance(returned[0], ast.Dict) else returned
-    return parts[0] if len(parts) == 1 and _is_padded(parts[0], given) else None
+    parts = _parts(returned[0])[:4] or returned[:1] if len(returned) == 1 else []
+    return next((one for one in reversed(parts) if _is_padded(one, given)), None)
 
 
 def _row(node: ast.AST) -> ast.expr | None:
