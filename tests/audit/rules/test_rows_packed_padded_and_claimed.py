@@ -344,3 +344,87 @@ def test_documents_laid_into_a_file_by_map(tmp_path: Path, end: str, found: bool
     train = 'import numpy as np\ndata = np.memmap("train.bin", mode="r")\nloss = model(data)\nloss.backward()\n'
     files = {"prepare.py": PREPARED.format(end=end), "train.py": train}
     assert bool(codes(tmp_path, files, "MSK058")) is found
+
+
+DIVIDED = """import pandas as pd
+from sklearn.model_selection import train_test_split
+from sklearn.utils import resample
+df = pd.read_csv("d.csv")
+rare = df[df.label == 1]
+{made}
+train, test = train_test_split({rows}, test_size=0.1, random_state=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "rows", "found"),
+    [
+        ("df = pd.concat([df, rare, rare, rare])", "df", True),
+        ("both = pd.concat([df] + [rare] * 4).sample(frac=1)", "both", True),
+        ("more = resample(rare, replace=True, n_samples=500)\nboth = pd.concat([df, more])", "both", True),
+        ("df = pd.concat([df, pd.read_csv('e.csv')])", "df", False),
+        ("both = pd.concat([df, rare, rare])", "df", False),
+    ],
+)
+def test_rows_repeated_before_they_are_divided(tmp_path: Path, made: str, rows: str, found: bool) -> None:
+    text = DIVIDED.format(made=made, rows=rows)
+    assert bool(codes(tmp_path, {"train.py": text}, "DAT004")) is found
+
+
+HEADED = """from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
+def encode(m):
+    prompt = tok.apply_chat_template(m[:-1], tokenize=False{header})
+    p = tok(prompt, add_special_tokens=False)["input_ids"]
+    a = tok({answer}, add_special_tokens=False)["input_ids"] + [tok.eos_token_id]
+    return {{"input_ids": p + a, "labels": [-100] * len(p) + a}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "answer", "found"),
+    [
+        ("", 'm[-1]["content"]', True),
+        (", add_generation_prompt=True", 'm[-1]["content"]', False),
+        ("", '"<|im_start|>assistant\\n" + m[-1]["content"]', False),
+    ],
+)
+def test_ids_of_an_answer_behind_a_prompt_without_header(tmp_path: Path, header: str, answer: str, found: bool) -> None:
+    text = HEADED.format(header=header, answer=answer)
+    assert bool(codes(tmp_path, {"train.py": text}, "MSK059")) is found
+
+
+WHERE = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+def encode(text):
+    ids = tok(text)["input_ids"]
+    at = text.find("### Response:")
+    {count}
+    return {{"input_ids": ids, "labels": [-100] * n + ids[n:]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "found"),
+    [
+        ('n = len(tok(text[:at])["input_ids"]) if at >= 0 else 0', True),
+        ('n = len(tok(text[:at])["input_ids"]) if at != -1 else 0', True),
+        ('n = len(tok(text[:at])["input_ids"]) if at >= 0 else len(ids)', False),
+    ],
+)
+def test_nothing_masked_where_the_text_has_no_mark(tmp_path: Path, count: str, found: bool) -> None:
+    assert bool(codes(tmp_path, {"train.py": WHERE.format(count=count)}, "MSK050")) is found
+
+
+ENABLED = """from tokenizers import Tokenizer
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+tok = Tokenizer.from_file("tok.json")
+tok.enable_padding({how})
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-uncased")
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(("how", "found"), [("length=1024, pad_id=0", True), ("pad_id=0", False), ("length=64", False)])
+def test_padding_that_the_tokenizer_is_told(tmp_path: Path, how: str, found: bool) -> None:
+    assert bool(codes(tmp_path, {"train.py": ENABLED.format(how=how)}, "PAD005")) is found

@@ -49,7 +49,12 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
     if any(_ONE_SHAPE.search(code(one)) for one in scripts.values()):
         return
     for script in scripts.values():
+        told: set[Place] = set()  # a dictionary of options, and the calls that it is given to
         for call in script.calls:
+            if (padding := call.arguments.get("padding")) is not None:
+                if padding.place in told:
+                    continue
+                told |= {padding.place} if call.name == "dict" else set()
             multiple = call.arguments.get("pad_to_multiple_of")
             if multiple is not None and isinstance(multiple.value, int) and multiple.value >= MULTIPLE:
                 where = multiple.place if multiple.place.file == script.file else call.place
@@ -67,10 +72,20 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                     continue
                 if length is None or length > SHORT:
                     yield Padded(said if here else call.place, 'padding="max_length"', length)
+        yield from _enabled(script)
         yield from _collators(script)
         yield from by_hand(script)
         yield from _in_map(script)
         yield from _at_once(script)
+
+
+def _enabled(script: Script) -> Iterator[Padded]:
+    """`tokenizer.enable_padding(length=512)`, of the package tokenizers."""
+    for call in script.calls:
+        given = call.arguments.get("length") if call.name.rpartition(".")[2] == "enable_padding" else None
+        if given is not None and type(given.value) is int and given.value > SHORT:
+            yield Padded(call.place, f"enable_padding(length={given.value})", given.value)
+            return
 
 
 def _of_the_batch(script: Script, call: Call) -> bool:

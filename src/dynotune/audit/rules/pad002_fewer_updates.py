@@ -1,12 +1,13 @@
 """PAD002: packing multiplies the examples of a step and so divides the number of updates."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from dynotune.audit.facts.asked import max_length, number, rows_of_a_step
 from dynotune.audit.facts.data import DataFacts
-from dynotune.audit.facts.job import Job, Method
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.told import Told, row_told, tokens_told
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -53,7 +54,7 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
     length = max_length(job) if packs else row_told(project)
     if rows is None or length is None or not epochs or (number(job, "max_steps") or -1) > 0:
         return
-    updates = told.tokens / length / rows * epochs
+    updates = _of_an_epoch(told.tokens / length / rows, job) * epochs
     never = warmup is not None and warmup >= 1 and updates <= warmup
     if updates >= FEW and not never:
         return
@@ -84,6 +85,11 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
             *((job.place("warmup_steps"),) if never else ()),
         ),
     )
+
+
+def _of_an_epoch(steps: float, job: Job) -> float:
+    """Updates: transformers' trainers take a last one of what is left of an epoch."""
+    return steps if job.trainer is Trainer.TORCH else float(math.ceil(steps))
 
 
 def _of_job(job: Job, data: DataFacts) -> Iterator[Said]:

@@ -22,7 +22,11 @@ def repeated_before_divided(given: Given, scope: ast.AST) -> Iterator[tuple[ast.
         if rows is None:
             continue
         last = max(
-            ((value.lineno, value) for name, value in _pairs(given, scope) if name == rows and value.lineno < node.lineno),
+            (
+                (value.lineno, value)
+                for name, value in _pairs(given, scope)
+                if name == rows and value.lineno < node.lineno
+            ),
             key=lambda one: one[0],
             default=None,
         )
@@ -42,7 +46,11 @@ def _pairs(given: Given, scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 def _divided(call: ast.Call) -> str | None:
     """The name of the rows: of sklearn's function, or of a data set's method."""
-    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and not _is_module(call.func.value.id):
+    if (
+        isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and not _is_module(call.func.value.id)
+    ):
         return call.func.value.id
     return call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else None
 
