@@ -91,6 +91,20 @@ def test_all_tokens_but_padding_under_a_claim(
     assert bool(codes(tmp_path, files, "MSK001")) is found
 
 
+@pytest.mark.parametrize(
+    ("claim", "other", "found"),
+    [
+        ("The loss is on the answers only.\n", "tune.py", False),
+        ("In `train.py` the loss is on the answers only.\n", "tune.py", True),
+        ("The loss is on the answers only.\n", "", True),
+    ],
+)
+def test_a_claim_that_may_be_of_another_program(tmp_path: Path, claim: str, other: str, found: bool) -> None:
+    files = {"train.py": LABELS.format(labels="pass", more=BY_COLLATOR), "README.md": claim}
+    files |= {other: "from trl import DPOTrainer\nDPOTrainer(model, train_dataset=rows).train()\n"} if other else {}
+    assert bool(codes(tmp_path, files, "MSK001")) is found
+
+
 LOOP = """import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence

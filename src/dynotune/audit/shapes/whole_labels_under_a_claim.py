@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.claims_of_comments import wants_answers
@@ -127,7 +128,20 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
             said = str(node.value) if isinstance(node, ast.Constant) else ""
             if 12 < len(said) < 400 and wants_answers(said):
                 return place_of(script, node)
-    return claim_in_documents(project)
+    claim = claim_in_documents(project)
+    return None if claim is not None and _may_be_of_another(claim, program, project) else claim
+
+
+def _may_be_of_another(claim: Place, program: Sequence[Script], project: Project) -> bool:
+    """Whether the project has another program that trains, and the sentence names none of this one's files (`SFT`, of
+    `sft.py`)."""
+    files = {one.file for one in program}
+    if not any(one.file not in files and TRAINS.search(code(one)) for one in project.scripts):
+        return False
+    line = project.documents[claim.file].split("\n")[claim.line - 1]
+    said = next((one for one in _SENTENCES.split(line) if wants_answers(one)), line).lower()
+    stems = {re.escape(file.rpartition("/")[2].removesuffix(".py").lower()) for file in files}
+    return re.search(rf"\b(?:{'|'.join(stems)})\b", said) is None
 
 
 def claim_in_documents(project: Project) -> Place | None:
