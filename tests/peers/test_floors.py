@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.gpu_floors import arms_of, table
+from benchmarks.gpu_floors import arms_of, main, table
 from benchmarks.peers.rows import ROWS
 
 from dynotune.measure.kernel_classes import Work
@@ -23,23 +23,56 @@ def breakdown(*rows: Row) -> Breakdown:
 
 def test_a_replay_has_the_floors_of_the_launched_step() -> None:
     """Its own trace names no shapes, so that what floors it has are of the few operations outside of the graph."""
-    launched = table(breakdown(Row(Work.GEMM, 0.080, 0.8, 0.060, 1.0), Row(Work.HOST, 0.020, 0.2, 0.0, 1.0)), None)
+    rows = (
+        Row(Work.GEMM, 0.080, 0.7, 0.060, 1.0),
+        Row(Work.COPIES, 0.010, 0.1, 0.005, 1.0),
+        Row(Work.HOST, 0.020, 0.2, 0.0, 1.0),
+    )
+    launched = table(breakdown(*rows), None)
     assert [(one["class"], one["ms"], one["floor_ms"]) for one in launched] == [
         (Work.GEMM.value, 80.0, 60.0),
+        (Work.COPIES.value, 10.0, 5.0),
         (Work.HOST.value, 20.0, 0.0),
     ]
     replayed = table(
         breakdown(Row(Work.GEMM, 0.070, 0.9, 0.001, 0.1), Row(Work.OPTIMIZER, 0.001, 0.1, None, 0.0)), launched
     )
-    assert [(one["ms"], one["floor_ms"]) for one in replayed] == [(70.0, 60.0), (1.0, None)]
+    assert [(one["ms"], one["floor_ms"]) for one in replayed] == [(70.0, 60.0), (1.0, None), (0.0, 5.0)]
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_every_row_of_ours_can_be_asked_for(name: str) -> None:
-    arms = arms_of(ROWS[name])
-    assert "launched" in arms
-    graphs = any("step_graphs" in one.settings.get("speedups", {}) for one in ROWS[name].arms.values())
-    assert ("replayed" in arms) == graphs
+def test_launched_and_replayed_are_the_rows_own_arms() -> None:
+    assert arms_of(ROWS["packed-16k"]) == {"launched": {"gradient_checkpointing": False}}
+    assert arms_of(ROWS["16-of-129"]) == {
+        "launched": {"gradient_checkpointing": False},
+        "replayed": {"gradient_checkpointing": False, "speedups": {"step_graphs": "on"}},
+    }
+
+
+def test_a_row_that_is_none_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["gpu_floors.py", "--dry", "--output", str(tmp_path), "--rows", "16-of-129,16-of-128"]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    assert "no rows: 16-of-128" in capsys.readouterr().err
+
+
+def test_a_row_that_fails_is_kept_as_that_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(row: Any, *_: Any) -> dict[str, Any]:
+        if row is ROWS["dpo-32"]:
+            raise RuntimeError("out of luck")
+        return {"arms": {}}
+
+    monkeypatch.setattr("benchmarks.gpu_floors.observed", some)
+    monkeypatch.setattr("sys.argv", ["gpu_floors.py", "--dry", "--output", str(tmp_path), "--rows", "dpo-32,16-of-129"])
+    assert main() == 1
+    rows = json.loads((tmp_path / "floors.json").read_text())["rows"]
+    assert "out of luck" in rows["dpo-32"]["failed"]
+    assert rows["16-of-129"] == {"arms": {}}
 
 
 @pytest.mark.long

@@ -141,20 +141,6 @@ def test_a_packed_step_needs_no_step_before_it() -> None:
     assert [m.rows.tolist() for m in plan_of(60, **kwargs).step(20).micro_batches] == whole[19]
 
 
-def test_a_rung_with_a_price_is_taken_in_a_run_long_enough_to_earn_it() -> None:
-    """By the time of a graph for each: packed steps of nearly one size have one rung until thousands of them are run."""
-    spans = spans_of([1000 + 40 * (i % 2) for i in range(64)])
-
-    def rungs(steps: int, world: int = 1) -> int:
-        batch = BatchConfig(global_batch_size=world, max_steps=steps)
-        plan = Plan(spans, np.arange(64), batch, 0, micro_batch_tokens=1088, world=world).executed(1088, rung_cost=16)
-        assert plan.ladder is not None
-        return len(plan.ladder.rungs)
-
-    assert [rungs(steps) for steps in (32, 64, 400, 4000)] == [1, 1, 1, 2]
-    assert [rungs(steps, world=2) for steps in (32, 400, 4000)] == [1, 1, 2]
-
-
 def test_executed_otherwise_it_is_the_same_plan() -> None:
     plain = plan_of(60, per_device_train_batch_size=16)
     packed = plain.executed(128)

@@ -102,10 +102,20 @@ def test_the_card_states_base_data_settings_figures_and_versions(run: Path) -> N
 
 
 def test_figures_of_the_machine_are_left_to_the_run(run: Path) -> None:
-    write_model_card(run, {"steps": 20, "definitions": 1, "time/host": 0.1, "meter_steps": 0, "steady_fill": 0.9})
+    write_model_card(
+        run,
+        {
+            "steps": 20,
+            "definitions": 1,
+            "time/host": 0.1,
+            "set_up/fused_lora": 1.5,
+            "meter_steps": 0,
+            "steady_fill": 0.9,
+        },
+    )
     results = (run / "README.md").read_text().partition("## Results")[2].partition("##")[0]
     assert "| steps | 20 |" in results
-    for name in ("definitions", "time/", "meter", "steady"):
+    for name in ("definitions", "time/", "set up", "set_up", "meter", "steady"):
         assert name not in results
 
 

@@ -114,6 +114,7 @@ def test_what_setting_up_took_is_told_by_part(run_tiny: Any, monkeypatch: pytest
     console = Console(record=True, width=200)
     summary = run_tiny(max_steps=2, console=console).summary
     parts = {name: took for name, took in summary.items() if name.startswith("set_up/")}
+    assert "set_up/rotary_kernel" not in parts, "what was refused at once has no figure"
     assert 0.3 <= parts["set_up/packed_execution"] <= sum(parts.values()) <= summary["time/set_up"]
     assert re.search(r"set up in \d+\.\d s: .*packed_execution \d+\.\d s", console.export_text())
 

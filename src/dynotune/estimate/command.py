@@ -25,7 +25,7 @@ from dynotune.model.arguments import check_arguments
 from dynotune.model.positions import check_positions
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.content import make_content
-from dynotune.plan.ladder import COMPILED_RUNGS, GRAPH_COST
+from dynotune.plan.ladder import COMPILED_RUNGS, GRAPHS_SLACK
 from dynotune.plan.make import rows_without_labels
 from dynotune.plan.numbered import numbered
 from dynotune.plan.plan import Plan
@@ -119,8 +119,8 @@ def plan_run(
             points = curve(choice, chosen, known=free is not None)
         takes = memory.planned.takes if memory is not None and memory.planned is not None else lambda name: False
         rungs = COMPILED_RUNGS if takes("compiled_layers") else None
-        rung_cost = GRAPH_COST if takes("step_graphs") else 0.0
-        plan = plan.executed(capacity.tokens, longest, rungs=rungs, rung_cost=rung_cost)
+        slack = GRAPHS_SLACK if takes("step_graphs") else 0.0
+        plan = plan.executed(capacity.tokens, longest, rungs=rungs, slack=slack)
     if plan.world > 1 and memory is not None:
         cost = document_cost(memory.model, plan, labelled_rows_head=plan.ladder is not None)
         plan = plan.executed(plan.micro_batch_tokens, longest, cost)

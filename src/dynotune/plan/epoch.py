@@ -42,13 +42,13 @@ def ladder_of(
     most: int | None = None,
     longest: int = 0,
     rungs: int = RUNGS,
-    rung_cost: float = 0.0,
+    slack: float = 0.0,
 ) -> Ladder:
     """The ladder for documents of `lengths` [documents] tokens, of which `steps` [steps + 1] says where each step begins.
 
     Its top is `capacity`, or the longest document where that is longer; less where no step can hold as much.
-    most, longest: tokens of the largest step and document that other epochs may bring; default those of this one. rungs: as
-    in `choose_ladder`. rung_cost: of each rung, in micro-batches of these steps.
+    most, longest: tokens of the largest step and document that other epochs may bring; default those of this one. rungs,
+    slack: as in `choose_ladder`.
     """
     totals = np.add.reduceat(lengths, steps[:-1])
     fits_all = round_up(max(int(totals.max()), most or 0))
@@ -62,8 +62,7 @@ def ladder_of(
         bins += [load for load, _ in packed]
         again = packed[:LAID_OUT_AGAIN]
         left.append((sum(load for load, _ in again), max(one for _, one in again)))
-    tokens_a_rung = rung_cost * sampled / count * float(np.mean(bins))
-    return improve_ladder(Ladder(choose_ladder(np.array(bins), top, rungs, tokens_a_rung)), np.array(left))
+    return improve_ladder(Ladder(choose_ladder(np.array(bins), top, rungs, slack)), np.array(left))
 
 
 def layout_of(lengths: NDArray[np.int64], steps: NDArray[np.int64], ladder: Ladder | None) -> Layout:

@@ -13,10 +13,10 @@ RUNGS = 16
 COMPILED_RUNGS = 8
 """The same where layers are compiled, for each rung anew: that takes seconds."""
 
-GRAPH_COST = 16
-"""What a rung costs that has a graph of its own, in micro-batches of the run. Measured on an H200, in replayed ones that
-take the same time: 7 of 7B with 2,048 tokens and 35 with 128 to 512; 10 of 23M with 32,768 and 23 with 8,192. Steps of
-32,600 packed tokens had a second rung for 0.4 % of them, and made three more graphs in 90 steps."""
+GRAPHS_SLACK = 0.02
+"""Of the tokens: what fewer rungs may pad more where each has a graph of its own, which takes 0.1 to 0.7 s. Packed steps of
+32,768 tokens without the last ones of their documents had three rungs for 1.5 % of them, and made graphs in 90 steps. No
+price by the length of the run: a bench and a profile would have other rungs than the runs they speak of."""
 
 MICRO_BATCH_COST = 512
 """What a micro-batch costs beside its tokens, in tokens: launches, and weights that are read once more. One more than fit is
@@ -124,11 +124,11 @@ def _cheapest(sums: NDArray[np.int64], costs: NDArray[np.int64], tokens: NDArray
     return least_from[np.searchsorted(sums[order], tokens)]
 
 
-def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS, rung_cost: float = 0.0) -> tuple[int, ...]:
+def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS, slack: float = 0.0) -> tuple[int, ...]:
     """The `rungs` or fewer, `top` among them, that pad bins of `loads` [bins] least: exact, by dynamic programming.
 
-    `loads` are tokens of bins, each at most `top`, itself a possible rung. rung_cost: of each rung, in tokens; as few are
-    taken as process fewest tokens with it.
+    `loads` are tokens of bins, each at most `top`, itself a possible rung. slack: the fewest are taken that process at most
+    this share more than those.
     """
     possible = possible_rungs(top)
     counts = np.bincount(np.searchsorted(possible, loads), minlength=len(possible))
@@ -150,7 +150,7 @@ def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS, rung_c
         choices.append(np.where(least < cost, lower, -1))
         cost = np.minimum(cost, least)
         costs.append(int(cost[-1]))
-    enough = min(range(len(costs)), key=lambda more: costs[more] + more * rung_cost)
+    enough = next(more for more, one in enumerate(costs) if one <= (1 + slack) * costs[-1])
     chosen = [len(possible) - 1]
     for choice in reversed(choices[:enough]):
         if choice[chosen[-1]] >= 0:

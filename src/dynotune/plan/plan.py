@@ -129,7 +129,7 @@ class Plan:
             config.max_steps if config.max_steps > 0 else math.ceil(config.num_train_epochs * self.steps_per_epoch)
         )
         self._order: tuple[int, NDArray[np.int64]] | None = None
-        self._longest_elsewhere, self._rungs, self._rung_cost = 0, RUNGS, 0.0
+        self._longest_elsewhere, self._rungs, self._slack = 0, RUNGS, 0.0
 
     def executed(
         self,
@@ -137,18 +137,17 @@ class Plan:
         longest: int = 0,
         cost: Cost | None = None,
         rungs: int | None = None,
-        rung_cost: float | None = None,
+        slack: float | None = None,
     ) -> Self:
         """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
 
         longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
         cost: of a document, by which a step is spread over ranks; default the plan's own.
-        rungs: of the ladder, at most; default the plan's own. rung_cost: of each, in micro-batches of the run; default the
-        plan's own.
+        rungs: of the ladder, at most; default the plan's own. slack: share of tokens that fewer may pad more;
+        default the plan's own.
         """
         other = copy(self)
-        other._rungs = rungs or self._rungs
-        other._rung_cost = self._rung_cost if rung_cost is None else rung_cost
+        other._rungs, other._slack = rungs or self._rungs, self._slack if slack is None else slack
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         other.cost = cost or self.cost
         for known in ("ladder", "layout", "first_units"):
@@ -208,13 +207,11 @@ class Plan:
         tokens = self._row_tokens()
         most = int(np.partition(tokens, -min(self.examples_per_step, len(tokens)))[-self.examples_per_step :].sum())
         longest = max(self.longest, self._longest_elsewhere)
-        rung_cost = self._rung_cost * self.steps_per_epoch / max(1, self.total_steps)
-        """In micro-batches of the first epoch."""
         if self.world > 1:
             return ladder_on_ranks(
-                lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost, self._rungs, rung_cost
+                lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost, self._rungs, self._slack
             )
-        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest, self._rungs, rung_cost)
+        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest, self._rungs, self._slack)
 
     @cached_property
     def layout(self) -> Layout:

@@ -65,7 +65,7 @@ def ladder_on_ranks(
     world: int,
     cost: Cost,
     rungs: int = RUNGS,
-    rung_cost: float = 0.0,
+    slack: float = 0.0,
 ) -> Ladder:
     """`ladder_of` for shares of steps instead of whole ones, those of steps spread evenly over the epoch."""
     count = len(steps) - 1
@@ -78,10 +78,7 @@ def ladder_on_ranks(
     ]
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in parts])])
     share = min(most, most // world + longest)
-    for_parts = rung_cost * world * len(sampled) / count
-    """Every rank pays for a rung; in micro-batches of these shares."""
-    longest = max(longest, int(lengths.max()))
-    return ladder_of(np.concatenate(parts), bounds, capacity, share, longest, rungs, for_parts)
+    return ladder_of(np.concatenate(parts), bounds, capacity, share, max(longest, int(lengths.max())), rungs, slack)
 
 
 def layout_on_ranks(

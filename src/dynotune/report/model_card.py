@@ -201,6 +201,7 @@ OF_THE_RUN = (
     "method",
     "definitions",
     "time/",
+    "set_up/",
     "meter_",
     "wasted/",
     "steady_",

@@ -124,7 +124,7 @@ def _train(
         run.surroundings.begin()
         run.watch.begin()
         ready = time.perf_counter()
-        run.set_up = run_of.set_up.seconds
+        run.set_up = dict(run_of.set_up.seconds)  # what is put in later is in the account of steps
         if ready - loaded >= LONG:
             say(f"set up in {ready - loaded:.1f} s: {parts_in_words(run.set_up, ready - loaded)}")
         add(run.trainee.progress.account, {Kind.LOADING: loaded - began, Kind.SET_UP: ready - loaded})

@@ -168,15 +168,6 @@ def test_settings_name_each_speed_up_by_itself() -> None:
     assert in_words({"bf16": False, "micro_batch_tokens": 64}) == "bf16: false, micro_batch_tokens: 64"
 
 
-def test_many_speedups_of_one_value_are_one_entry_of_a_name() -> None:
-    """Eleven by their names filled the lines of a report several times over."""
-    some = {f"speedups.{name}": "auto" for name in ("rms_norm_kernel", "rotary_kernel", "prefetch")}
-    assert in_words(some) == ", ".join(f"{key}: auto" for key in some)
-    assert in_words({**some, "speedups.fused_lora": "auto", "seed": 1, "speedups.step_graphs": "on"}) == (
-        "speedups.rms_norm_kernel and 3 more: auto, seed: 1, speedups.step_graphs: on"
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "on_gpu", "tier"),
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynotune.bench.judging.sentence import closing
+from dynotune.bench.judging.sentence import closing, name
 from dynotune.results.result import Interval, Verdict
 from tests.bench import made
 
@@ -20,3 +20,11 @@ def test_what_more_pairs_take_is_in_seconds_of_what_ran(device: str, unit: str) 
     )
     one = result.model_copy(update={"comparisons": (open_one,), "model": {**result.model, "device": device}})
     assert closing(one).endswith(f"needs about 20 more pairs ({unit}).")
+
+
+def test_of_many_settings_an_arms_name_shows_the_first_and_their_number() -> None:
+    """Eleven of them filled each line of a report. The name itself is whole: by that results are held together."""
+    some = [f"speedups.{one}: auto" for one in ("packed_execution", "attention_fa3", "fused_lora", "prefetch")]
+    assert name(", ".join(some)) == "speedups.packed_execution: auto and 3 more"
+    assert name("beta: 0.2, loss_type: ipo, seed: 3") == "beta: 0.2, loss_type: ipo, seed: 3"
+    assert name("seed: 3, betas: 0.9, 0.95") == "seed: 3, betas: 0.9, 0.95"

@@ -112,26 +112,15 @@ def settings_of(first: WholeConfig, arm: WholeConfig) -> dict[str, Any]:
             continue
         for name in sorted({*then, *now}):
             if then.get(name) != now.get(name):
-                found[f"{OF_A_SPEEDUP}{name}"] = now.get(name, "auto")
+                found[f"speedups.{name}"] = now.get(name, "auto")
     return found
 
 
-OF_A_SPEEDUP = "speedups."
-MOST_IN_WORDS = 3
-"""Speed-ups of one value that are told one by one."""
-
-
 def in_words(settings: Mapping[str, Any]) -> str:
-    """An arm's settings in a line: its name. Many speed-ups of one value are told by the first of them and their number."""
-    shown = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in settings.items()}
-    alike: dict[tuple[str, str], list[str]] = {}
-    for key, value in shown.items():
-        alike.setdefault((OF_A_SPEEDUP if key.startswith(OF_A_SPEEDUP) else key, value), []).append(key)
-    words = list[str]()
-    for (_, value), keys in alike.items():
-        told = keys if len(keys) <= MOST_IN_WORDS else [f"{keys[0]} and {len(keys) - 1} more"]
-        words += [f"{key}: {value}" for key in told]
-    return ", ".join(words)
+    """An arm's settings in a line."""
+    return ", ".join(
+        f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.items()
+    )
 
 
 def shares_matter(first: Arm, other: Arm) -> bool:

@@ -1,10 +1,13 @@
 """The closing sentence of a bench: what a reader may repeat, and no more."""
 
+import re
+
 from dynotune.printable import printable
 from dynotune.results import phrases
 from dynotune.results.comparable import hidden, kind_in_words, label_of_kind, leave_with, parity_of, why_not
 from dynotune.results.result import OUT_OF_MEMORY, Arm, Comparison, MemoryVerdict, Result, Verdict
 
+BETWEEN_SETTINGS = re.compile(r", (?=[\w.]+: )")
 NAME = 60
 """Characters of an arm's name that are shown."""
 
@@ -170,5 +173,8 @@ def of_change(result: Result, one: Comparison) -> str:
 
 
 def name(text: str) -> str:
-    """Of an arm, as it may be shown."""
+    """Of an arm, as it may be shown: of many settings the first, and their number."""
+    settings = BETWEEN_SETTINGS.split(text)
+    if len(text) > NAME and len(settings) > 2:
+        text = f"{settings[0]} and {len(settings) - 1} more"
     return printable(text, NAME)

@@ -7,7 +7,7 @@ and no gate. `needs.py` says which of them a difference calls for.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,20 +55,22 @@ def check(
         return found.model_copy(
             update={"state": "behavioural", "why_not_checked": f"{why}; what differs is {needs.why}"}
         )
+    took = dict[str, float]()
     try:
         with ExitStack() as stack:
             gate = _Gate(
                 first, other, needs, folder, say, ask or stack.enter_context(Processes(first, other)),
-                math.inf if full else allowance,
+                math.inf if full else allowance, took=took,
             )  # fmt: skip
             gate.run()
     except ArmFailedError as error:
+        say(f"parity of {other.name} was not checked: an arm failed ({_seconds(took)})")
         return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
     failed = next((one for one in gate.checks if not one.ok), None)
     state: Any = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
     seconds = time.perf_counter() - began
-    parts = ", ".join(f"{name} {took:.1f} s" for name, took in gate.took.items())
-    say(f"parity of {other.name} ({needs.kind}) took {seconds:.1f} s: {parts}; seed {SEED}")
+    gates = ", ".join(needs.gates)
+    say(f"parity of {other.name} ({needs.kind}): {gates} took {seconds:.1f} s ({_seconds(took)}); seed {SEED}")
     return found.model_copy(
         update={
             "state": state,
@@ -78,6 +80,10 @@ def check(
             "held_out": gate.held_out,
         }
     )
+
+
+def _seconds(took: Mapping[str, float]) -> str:
+    return ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took.items())
 
 
 def in_words(check: Check) -> str:
@@ -118,26 +124,28 @@ class _Gate:
     why_not: list[str] = field(default_factory=list)
     held_out: dict[str, tuple[float, ...]] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
-    """Seconds of each part."""
+    """Seconds of each part, of one that failed too."""
 
     def run(self) -> None:
         """Raises `ArmFailedError`."""
         gates = self.needs.gates
-        if one_step := [name for name in ("P1", "P2") if name in gates]:
-            with self._timed(" and ".join(one_step)):
+        if "P1" in gates or "P2" in gates:
+            with self._timed("one step"):
                 self._one_step()
         if "P3" in gates and all(one.ok for one in self.checks):  # what one step shows needs no sixty
-            with self._timed("P3"):
+            with self._timed(f"{course.STEPS} steps"):
                 self._courses()
         if "P4" in gates:
-            with self._timed("P4"):
+            with self._timed("held-out losses"):
                 self._held_out()
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         began = time.perf_counter()
-        yield
-        self.took[part] = time.perf_counter() - began
+        try:
+            yield
+        finally:
+            self.took[part] = time.perf_counter() - began
 
     def _one_step(self) -> None:
         of_both = [below_float32(one.config) for one in (self.first, self.other)]

@@ -25,7 +25,7 @@ from dynotune.model.families import FamilyBatch, pack_families
 from dynotune.model.packed import PackedBatch, pack
 from dynotune.model.precision import Precision
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.ladder import COMPILED_RUNGS, GRAPH_COST
+from dynotune.plan.ladder import COMPILED_RUNGS, GRAPHS_SLACK
 from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
 from dynotune.results.effects import effects_of
@@ -135,8 +135,8 @@ def choose_execution(
                 )
             cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
             rungs = COMPILED_RUNGS if installed.get("compiled_layers") is not None else None
-            rung_cost = GRAPH_COST if installed.get("step_graphs") is not None else 0.0
-            plan = plan.executed(choice.capacity.tokens, longest, cost, rungs, rung_cost)
+            slack = GRAPHS_SLACK if installed.get("step_graphs") is not None else 0.0
+            plan = plan.executed(choice.capacity.tokens, longest, cost, rungs, slack)
             says = _packed_in_words(config, plan, choice, installed)
         else:
             path = paths.plain(model)
