@@ -54,9 +54,10 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
     length = max_length(job) if packs else row_told(project)
     if rows is None or length is None or not epochs or (number(job, "max_steps") or -1) > 0:
         return
-    updates = _of_an_epoch(told.tokens / length / rows, job) * epochs
+    each = told.tokens / length / rows
+    updates = _of_an_epoch(each, job) * epochs
     never = warmup is not None and warmup >= 1 and updates <= warmup
-    if updates >= FEW and not never:
+    if each * epochs >= FEW and not never:
         return
     key = "packing" if packs else "gradient_accumulation_steps"
     yield Finding(
@@ -150,7 +151,7 @@ RULE = Rule(
             "sft.yaml": f"{_SFT}gradient_accumulation_steps: 32\n",
             "README.md": "# Model\n\n4,000 pairs, 600k tokens in all.\n",
         },
-        says="make about 14 updates",
+        says="make about 15 updates",
     ),
     good=Example(
         {
