@@ -180,7 +180,10 @@ def list_results(*, last: int = 30, as_json: _Json = False) -> None:
         lines.append(Line(f"{printable(one.name, 200)}  {printable(str(one.machine.get('device', '')), 60)}"))
         lines.append(Line(f"  {closing(one)}", Tone.QUIET))
         if one.withdrawn is not None:
-            lines.append(Line(f"  WITHDRAWN: {printable(one.withdrawn.why, 200)}", Tone.BAD))
+            instead = (
+                f"; {printable(one.withdrawn.corrected_by, 60)} holds instead" if one.withdrawn.corrected_by else ""
+            )
+            lines.append(Line(f"  WITHDRAWN: {printable(one.withdrawn.why, 200)}{instead}", Tone.BAD))
     if len(paths) > len(kept):
         lines.append(Line(f"{len(paths) - len(kept)} more", Tone.QUIET))
     _print(None, lines)

@@ -20,9 +20,12 @@ def history(tmp_path: Path) -> History:
     return History(tmp_path / "benches", lambda text: None)
 
 
-def effect(history: History, name: str, work: str = WORK, **machine: Any) -> Effect | None:
+SIZE = 7_615_616_512
+
+
+def effect(history: History, name: str, work: str = WORK, size: int = SIZE, **machine: Any) -> Effect | None:
     here = machine_of(made.ab(machine={**made.MACHINE, **machine}))
-    return effects_of(here, work, history)(name)
+    return effects_of(here, work, size, history)(name)
 
 
 def test_added_last_is_what_is_quoted(history: History) -> None:
@@ -55,6 +58,15 @@ def test_other_machines_versions_and_work_say_nothing(history: History, other: d
     history.keep(made.attribute())
     assert effect(history, "fused_lora") is not None
     assert effect(history, "fused_lora", **other) is None
+
+
+def test_a_model_of_another_size_says_nothing(history: History) -> None:
+    """A bench of 0.5B stood under `effect here` in a run of 7B: one architecture, one kind of work."""
+    history.keep(made.attribute())
+    assert effect(history, "fused_lora", size=494_032_768) is None
+    assert effect(history, "fused_lora", size=SIZE + 160_000_000) is not None, "an adapter of another rank"
+    history.keep(made.attribute(model={"name": "a model that tells no size"}))
+    assert effect(history, "fused_lora") is not None, "the older one"
 
 
 def test_other_definitions_say_nothing(history: History) -> None:
@@ -174,6 +186,6 @@ def test_two_configurations_that_differ_in_more_are_no_effect_of_one(history: Hi
 
 
 def test_nothing_is_read_before_it_is_asked_for(history: History) -> None:
-    asked = effects_of(machine_of(made.ab()), WORK, history)
+    asked = effects_of(machine_of(made.ab()), WORK, SIZE, history)
     history.keep(made.attribute())
     assert asked("fused_lora") is not None

@@ -115,14 +115,14 @@ def test_what_is_withdrawn_by_its_folder_or_file_is_withdrawn_in_the_history(
     assert elsewhere is not None
     assert other.name == kept.name
     write_result(kept, tmp_path / "bench" / "bench.json")
-    effect = effects_of(machine_of(kept), kept.work, history)
+    effect = effects_of(machine_of(kept), kept.work, kept.model["parameters"], history)
     assert effect("fused_lora") is not None
     marked, where = history.withdraw(str(tmp_path / by), "its tokens counted padding")
     assert where == tmp_path / "bench" / "bench.json"
     assert marked.withdrawn is not None
     assert Result.read(where) == Result.read(path) == marked
     assert Result.read(elsewhere).withdrawn is None
-    assert effects_of(machine_of(kept), kept.work, history)("fused_lora") is None
+    assert effects_of(machine_of(kept), kept.work, kept.model["parameters"], history)("fused_lora") is None
 
 
 def test_a_withdrawal_that_stops_half_way_says_what_is_marked(

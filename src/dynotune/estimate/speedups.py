@@ -66,7 +66,9 @@ class PlannedSpeedups:
         """For the table."""
         if self.remembered is None:
             return [_to_be_tried(row) for row in planned_rows(self.decisions, lambda name: None)]
-        return planned_rows(self.decisions, effects_of(self.remembered.machine, self.context.work))
+        return planned_rows(
+            self.decisions, effects_of(self.remembered.machine, self.context.work, self.context.parameters)
+        )
 
 
 def as_laid_out(units: Units, config: WholeConfig, rows: Sequence[Row]) -> Units:

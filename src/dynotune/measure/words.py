@@ -15,7 +15,7 @@ from dynotune.errors import DataError
 if TYPE_CHECKING:
     from dynotune.plan.plan import Step
 
-DEFINITIONS = 1
+DEFINITIONS = 2
 """Version of the definitions in `measure/`. Raised when a figure of the same run would come out differently; it stands in
 every result, and results of two versions are never compared."""
 

@@ -1,8 +1,8 @@
 """What speed-ups were measured to gain here: the newest effect of each in the history, for the table of speed-ups.
 
-Of the same machine with its versions, the same kind of work, the same definitions. What was withdrawn, suspect, left
-unresolved or measured without the speed-up being engaged is no effect. Nor is one of updates that nobody compared, which
-may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
+Of the same machine with its versions, the same kind of work on a model of this size, the same definitions. What was withdrawn,
+suspect, left unresolved or measured without the speed-up being engaged is no effect. Nor is one of updates that nobody
+compared, which may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
 """
 
 from collections.abc import Iterator
@@ -21,24 +21,35 @@ MOST = 10
 PAIRS = 6
 """That an effect is made of at least: the interval of fewer rests on noise being normal (`dynotune.bench.statistics`)."""
 
+SIZES_APART = 0.1
+"""Share of the parameters by which two models of one architecture may differ, by new tokens or an adapter's rank: a speed-up
+gains another share of the steps of a smaller one."""
+
 SHARED = "shared_prompt"
 
 _ROLES = ("last", "step", "alone", "whole")
 """What adding it to all others gains comes first: that is how runs use it."""
 
 
-def effects_of(machine: Machine, work: str, history: History | None = None) -> EffectOf:
-    """By name of a speed-up its newest effect, or None. work: `Context.work`. The history is read at the first question."""
+def effects_of(machine: Machine, work: str, parameters: int, history: History | None = None) -> EffectOf:
+    """By name of a speed-up its newest effect, or None. work, parameters: as in `Context`. The history is read at the first
+    question."""
 
     @cache
     def found() -> dict[str, Effect]:
         effects: dict[str, Effect] = {}
         for result in (history or History()).newest(machine, work, DEFINITIONS, MOST):
+            if not _alike(result.model.get("parameters"), parameters):
+                continue
             for name, effect in _effects(result):
                 effects.setdefault(name, effect)
         return effects
 
     return lambda name: found().get(name)
+
+
+def _alike(theirs: object, parameters: int) -> bool:
+    return isinstance(theirs, int) and abs(theirs - parameters) <= SIZES_APART * max(theirs, parameters)
 
 
 def _effects(result: Result) -> Iterator[tuple[str, Effect]]:

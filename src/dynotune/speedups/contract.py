@@ -126,6 +126,11 @@ class Context:
         return hasattr(self.model, "peft_config")
 
     @property
+    def parameters(self) -> int:
+        """Of the whole model, with its adapters."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    @property
     def work(self) -> str:
         """The kind of work, for what is remembered of it: `sft of LlamaForCausalLM under LORA`."""
         from dynotune.model.base import base_of

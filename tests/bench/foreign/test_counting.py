@@ -5,12 +5,15 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.foreign.conclude import conclude
-from dynotune.bench.foreign.counting import WARM_UP, counts_padding
+from dynotune.bench.foreign.counting import WARM_UP, counts_padding, usual_step
 from dynotune.bench.foreign.measure import Command, Measured, Player, measure
 from dynotune.bench.foreign.protocol import Told
 from dynotune.bench.running.guard import Guard
@@ -45,6 +48,18 @@ def test_where_steps_differ_the_fullest_ones_may_be_meant() -> None:
     full = replace(SEEN, timed=(*SEEN.timed[:20], *timed(0.5, steps=20, real_tokens=1000, processed_tokens=1000)))
     assert not counts_padding(Told(20_000, 1.0, steps=20), full)
     assert "at most 20,000 real ones, 20,000 with padding" in counts_padding(Told(21_000, 1.0, steps=20), full)
+
+
+@given(st.integers(0, 4), st.lists(st.floats(0.9, 1.1), min_size=6, max_size=40))
+def test_a_usual_step_is_one_behind_those_of_a_start(slow: int, rest: list[float]) -> None:
+    steps = [3.0] * min(slow, len(rest) - 1) + rest
+    usual = usual_step(record(timed=tuple(one for s in steps for one in timed(s, steps=1))))
+    assert usual == pytest.approx(fmean(rest))
+
+
+def test_of_few_steps_none_is_usual() -> None:
+    assert usual_step(record(timed=timed(0.5, steps=4))) is None
+    assert usual_step(record(timed=())) is None
 
 
 def test_what_cannot_be_known_is_said() -> None:

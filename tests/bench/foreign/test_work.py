@@ -89,6 +89,20 @@ def test_a_start_that_counts_as_training_is_named() -> None:
     assert not any("whole wall time" in text for text in result({}, {"seconds": 0.3, "wall_seconds": 0.6}).notes)
 
 
+def test_a_start_inside_of_the_reported_seconds_is_named() -> None:
+    """The usual case: a clock that begins behind the loading and before the first step, which compiles. Its command is
+    slower by the bench and faster by the step."""
+    theirs = {"seconds": 4.0, "steps": 40, "wall_seconds": 9.0}
+    one = result({"steps": 40, "wall_seconds": 14.0}, theirs, usual={"a": 0.099, "b": 0.1})
+    said = [text for text in one.notes if "count as training" in text]
+    assert said == [
+        "Of the 8.0 s of b, its 40 steps take about 4.0, as they were watched: 4.0 s of start or end (loading, compiling,"
+        " first steps, saving) count as training."
+    ]
+    assert not any("count as training" in text for text in result({}, theirs, usual={"a": 0.095}).notes), "a tenth"
+    assert not any("count as training" in text for text in result({"steps": 40}, theirs).notes), "steps were not seen"
+
+
 def test_peaks_that_were_reported_are_compared() -> None:
     one = result({}, {}, peaks={"a": 4 << 30, "b": 3 << 30})
     assert (one.comparisons[0].memory, one.comparisons[0].memory_ratio) == ("LESS MEMORY", 0.75)

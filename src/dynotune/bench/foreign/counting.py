@@ -5,8 +5,9 @@ model was called with.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
+from statistics import fmean, median
 
 from dynotune.bench.foreign.protocol import Told
 from dynotune.errors import DataError
@@ -79,6 +80,24 @@ def counts_padding(told: Told, record: Record) -> str:
         f"it reported {told.tokens:,} tokens of {told.steps:,} steps, whose batches hold at most {real + unseen:,} real"
         f" ones, {_most(processed, told.steps) + unseen:,} with padding"
     )
+
+
+FIRST_ONES, SLOW = 10, 2.0
+"""Steps from the first one on of which one after the other may be of a start, where each takes so many usual ones."""
+
+FEWEST = 5
+"""Steps by which it is known what one takes."""
+
+
+def usual_step(record: Record) -> float | None:
+    """Mean seconds of a step behind those of the start; None where too few were seen."""
+    seconds = [one.seconds for one in record.timed]
+    if not seconds:
+        return None
+    slow = SLOW * median(seconds)
+    began = sum(1 for _ in takewhile(lambda one: one > slow, seconds[:FIRST_ONES]))
+    rest = seconds[began:]
+    return fmean(rest) if len(rest) >= FEWEST else None
 
 
 def _most(counts: Sequence[int], steps: int) -> int:

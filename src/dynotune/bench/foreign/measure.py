@@ -9,7 +9,7 @@ from typing import Any
 
 from dynotune.bench.asking.asked import Kind, Pairing
 from dynotune.bench.asking.schedule import Round, Rules
-from dynotune.bench.foreign.counting import Counting, counts_padding
+from dynotune.bench.foreign.counting import Counting, counts_padding, usual_step
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import REPORT, VARIABLE, Told, report_of
 from dynotune.bench.running.guard import Guard
@@ -86,6 +86,9 @@ class Measured(Tally):
 
     unchecked: dict[str, str] = field(default_factory=dict)
     """By arm, why that is not known, as the end of a sentence."""
+
+    usual: dict[str, float] = field(default_factory=dict)
+    """By arm, what one of its steps took in the run before the rounds, behind those of its start."""
 
     peaks: dict[str, int] = field(default_factory=dict)
     """By arm, the highest peak of memory that it reported, in bytes."""
@@ -175,10 +178,13 @@ class Player:
         return told, ran.wall, (ran.began, ran.ended), ran.processes
 
     def _look(self, one: Command, told: Told, counting: Counting) -> None:
-        """At what a report counts, beside the batches of the run that it is of. One that tells both counts is believed where
-        these cannot be read."""
+        """At what a report counts, beside the steps and batches of the run that it is of. One that tells both counts is
+        believed where these cannot be read."""
         try:
-            self.found.padding[one.name] = counts_padding(told, counting.record(one.words))
+            record = counting.record(one.words)
+            if usual := usual_step(record):
+                self.found.usual[one.name] = usual
+            self.found.padding[one.name] = counts_padding(told, record)
         except DataError as error:
             if told.processed_tokens is None:
                 self.found.unchecked[one.name] = str(error)

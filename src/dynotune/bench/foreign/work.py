@@ -11,6 +11,9 @@ from dynotune.results.result import Block
 
 LOSS_APART = 0.01
 
+SHORTEST_START, SHARE_OF_SECONDS = 0.25, 0.1
+"""Seconds, and a share of those that an arm reports, that its steps must leave to be called a start."""
+
 SHORTEST_SET_UP, SHARE_OF_WALL = 0.5, 0.05
 """Seconds, and a share of the process. A framework takes longer to load, so seconds that leave less hold its start."""
 
@@ -124,6 +127,18 @@ def _is_whole(found: Measured, name: str) -> bool:
     return rest is not None and bool(walls) and rest < min(SHORTEST_SET_UP, SHARE_OF_WALL * median(walls))
 
 
+def start_within(found: Measured, name: str) -> tuple[float, float, float] | None:
+    """Seconds of an arm as usual, what its steps take of them by how long they took when they were watched, and how many
+    they are; None where these fill them, or it is not known."""
+    blocks = list(found.counted(name).values())
+    usual = found.usual.get(name)
+    if not blocks or not usual or found.asked.steps:
+        return None
+    seconds, steps = median(one.seconds for one in blocks), median(one.steps for one in blocks)
+    rest = seconds - steps * usual
+    return (seconds, steps * usual, steps) if steps and rest > max(SHORTEST_START, SHARE_OF_SECONDS * seconds) else None
+
+
 def notes(found: Measured) -> list[str]:
     """What makes these figures weaker than those of configurations."""
     said = ["Maths: not checked: foreign commands. That both train the same is what their counts and losses say."]
@@ -138,6 +153,13 @@ def notes(found: Measured) -> list[str]:
         said.append(
             f"The seconds of {' and of '.join(whole)} are the whole wall time: start-up and compilation count as training."
         )
+    for name in found.names:
+        if name not in whole and (within := start_within(found, name)):
+            seconds, filled, steps = within
+            said.append(
+                f"Of the {seconds:.1f} s of {name}, its {steps:,.0f} steps take about {filled:.1f}, as they were watched:"
+                f" {seconds - filled:.1f} s of start or end (loading, compiling, first steps, saving) count as training."
+            )
     how = (
         "give {times} times as many `--steps`"
         if found.asked.steps

@@ -166,7 +166,10 @@ def _said(result: Result) -> list[Line]:
 
 
 def _more(one: Comparison) -> str:
-    return f" (needs about {one.needs_more_pairs:,} more pairs)" if one.needs_more_pairs else ""
+    """What would resolve it, or why more pairs would not."""
+    if one.needs_more_pairs:
+        return f" (needs about {one.needs_more_pairs:,} more pairs)"
+    return f" ({one.why})" if one.why else ""
 
 
 def _without_effect(result: Result, parts: list[Comparison]) -> list[str]:
@@ -231,7 +234,7 @@ def _expected(one: Expectation, *, shut: bool) -> Line:
     """shut: a speed is hidden, and no expectation may tell it."""
     if shut and not one.text.strip().startswith("peak"):
         return Line(f"NOT MET: expected {printable(one.text, 60)}, observed nothing comparable", Tone.BAD)
-    state = "MET" if one.met else "NOT MET" if one.met is False else "NOT MET (could not be judged)"
+    state = "MET" if one.met else "NOT MET" if one.met is False else "NOT MET (not judged)"
     text = f"{state}: expected {printable(one.text, 60)}, observed {printable(one.observed, 80)}"
     return Line(text, Tone.GOOD if one.met else Tone.BAD)
 

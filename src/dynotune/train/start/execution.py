@@ -70,7 +70,8 @@ class Execution:
     @property
     def effect(self) -> EffectOf:
         """What speed-ups were measured to gain on this machine in this kind of work."""
-        return effects_of(self.remembered.machine, self.site.context.work)
+        context = self.site.context
+        return effects_of(self.remembered.machine, context.work, context.parameters)
 
     @property
     def autocast(self) -> Callable[[], Any]:
