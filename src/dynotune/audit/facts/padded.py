@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -48,7 +49,12 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
     if any(_ONE_SHAPE.search(code(one)) for one in scripts.values()):
         return
     for script in scripts.values():
+        told: set[Place] = set()  # a dictionary of options, and the calls that it is given to
         for call in script.calls:
+            if (padding := call.arguments.get("padding")) is not None:
+                if padding.place in told:
+                    continue
+                told |= {padding.place} if call.name == "dict" else set()
             multiple = call.arguments.get("pad_to_multiple_of")
             if multiple is not None and isinstance(multiple.value, int) and multiple.value >= MULTIPLE:
                 where = multiple.place if multiple.place.file == script.file else call.place
@@ -66,9 +72,20 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                     continue
                 if length is None or length > SHORT:
                     yield Padded(said if here else call.place, 'padding="max_length"', length)
+        yield from _enabled(script)
         yield from _collators(script)
         yield from by_hand(script)
         yield from _in_map(script)
+        yield from _at_once(script)
+
+
+def _enabled(script: Script) -> Iterator[Padded]:
+    """`tokenizer.enable_padding(length=512)`, of the package tokenizers."""
+    for call in script.calls:
+        given = call.arguments.get("length") if call.name.rpartition(".")[2] == "enable_padding" else None
+        if given is not None and type(given.value) is int and given.value > SHORT:
+            yield Padded(call.place, f"enable_padding(length={given.value})", given.value)
+            return
 
 
 def _of_the_batch(script: Script, call: Call) -> bool:
@@ -112,6 +129,39 @@ def _in_map(script: Script) -> Iterator[Padded]:
                 padding.place, "padding=True", None, f"every row to the longest of {_rows(user)} that `map` hands over"
             )
             return
+
+
+_ALL = re.compile(
+    r"\.(?:tolist|to_list)\(\)$|^list\((?:\w+\.\w+|\w+\[['\"]\w+['\"]\]|(?:train|all)_\w+)\)$|^(?:train|all)_?(?:texts?|sentences|docs)$"
+    r"|^(?:train|df|data|\w+_df)\w*(?:\[['\"]\w+['\"]\]|\.(?:text|review|sentence|content|tweet)\w*)(?:\.values)?$|^X_train\w*$"
+)
+"""All texts of a data set, as they are handed to a tokenizer."""
+
+
+def _at_once(script: Script) -> Iterator[Padded]:
+    """`tokenizer(train_texts, padding=True, truncation=True)`: one call for all rows, which a `Dataset` then hands out."""
+    if not re.search(r"TensorDataset\(|__getitem__|from_dict\(", script.source):
+        return
+    for call in script.calls:
+        padding, limit = call.arguments.get("padding"), call.arguments.get("max_length")
+        if padding is None or padding.value not in (True, "longest") or not _TOKENIZES.search(call.name):
+            continue
+        if limit is not None and isinstance(limit.value, int) and limit.value <= SHORT:
+            continue
+        if any(one.kind in ("for", "while", "function", "class") for one in call.around):
+            continue
+        if _NOT_TRAINING.search(call.result) or not _ALL.search(_first_argument(script, call)):
+            continue
+        yield Padded(padding.place, "padding=True", None, "every row to the longest of the whole data set, in one call")
+        return
+
+
+def _first_argument(script: Script, call: Call) -> str:
+    try:
+        node = ast.parse(text_at(script, call.place).strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    return ast.unparse(node.args[0]) if isinstance(node, ast.Call) and node.args else ""
 
 
 _TOKENIZES = re.compile(
@@ -217,7 +267,7 @@ def by_hand(script: Script) -> Iterator[Padded]:
         if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
             continue
         whole = ast.unparse(function)
-        if not _MASKED.search(whole) or _PACKS.search(whole):
+        if not _MASKED.search(whole) or _PACKS.search(whole) or filled_by_whole_rows(function) is not None:
             continue
         yield from _filled(script, function, whole)
         for node in ast.walk(function):

@@ -170,9 +170,15 @@ _TYPES = re.compile(
 
 
 def _in_a_loop(job: Job, project: Project) -> Iterator[Said]:
-    """A loop of one's own over a model that is loaded without a type: float32, by transformers before 5."""
+    """A loop of one's own, or a trainer that is told of no 16 bits, over a model that is loaded without a type: float32, by
+    transformers before 5."""
     used = attention(job)
-    if job.trainer is not Trainer.TORCH or not used or not used.startswith(FLASH) or not on_gpu(job) or job.holes:
+    if job.trainer not in (Trainer.TORCH, Trainer.TRANSFORMERS) or not used or not used.startswith(FLASH):
+        return
+    if not on_gpu(job) or job.holes or job.get("mixed_precision") not in (None, "no"):
+        return
+    by_trainer = job.trainer is Trainer.TRANSFORMERS
+    if by_trainer and not (is_false(job, "bf16") and is_false(job, "fp16")):
         return
     pinned = project.pinned("transformers")
     if job.get("dtype") is not None or pinned is None or pinned >= (5,):
@@ -184,13 +190,17 @@ def _in_a_loop(job: Job, project: Project) -> Iterator[Said]:
     shown = ".".join(map(str, pinned))
     yield Finding(
         f"`{job.called('attn_implementation')}: {used}` with a model that is loaded without a type, which is float32 in"
-        f" transformers {shown}, and no autocast: its kernels take 16-bit numbers only, so the first step stops.",
+        f" transformers {shown}, and {'neither `bf16` nor `fp16`' if by_trainer else 'no autocast'}: its kernels take 16-bit"
+        " numbers only, so the first step stops.",
         place=job.place("attn_implementation"),
         evidence=Evidence(Level.RESOLVED, {"attention": used, "dtype": "float32", "transformers": shown}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.NUMERIC,
-            'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`.',
+            f"Set `{job.called('bf16')}: true`."
+            if by_trainer
+            else 'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`.',
+            (job.set("bf16", True),) if by_trainer else (),
             accuracy="Matrix products round to bfloat16; the weights stay float32.",
         ),
     )

@@ -132,7 +132,7 @@ def _finding(job: Job, data: DataFacts, key: str) -> Finding:
             else (),
             effort=Effort.LINE if chats else Effort.MINUTES,
             accuracy="Loss on answers alone.",
-            measure="dynotune prepare --config sft.yaml --show 3",
+            measure="Print the labels of one row that are not -100.",
         ),
         also=(data.place,),
     )

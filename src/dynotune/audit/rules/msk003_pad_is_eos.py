@@ -73,13 +73,31 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pad with a token of its own (`tokenizer.add_special_tokens({'pad_token': '<pad>'})` and resize the embedding),"
-            " or mask by the attention mask (`labels[mask == 0] = -100`).",
+            f"Pad with a token of its own ({_another(script, project)}), or mask by the attention mask"
+            " (`labels[mask == 0] = -100`).",
             effort=Effort.MINUTES,
             accuracy="The end token is learned.",
         ),
         also=(found,),
     )
+
+
+_UNUSED = {
+    r"llama-?3": "<|reserved_special_token_0|>",
+    r"qwen[\d.]*-[\w.]*-instruct|qwen3-[\d.]+b(?!-base)": "<|endoftext|>",
+    r"mistral|llama-?2|tinyllama": "<unk>",
+    r"gemma": "<pad>",
+}
+"""Tokens that a family's vocabulary has and that end nothing in it."""
+
+
+def _another(script: Script, project: Project) -> str:
+    """How the model that is trained gets one."""
+    names = {str(job.get("model_name_or_path")).lower() for job in project.jobs if script.file in job.files}
+    for family, token in _UNUSED.items():
+        if len(names) == 1 and re.search(family, next(iter(names))):
+            return f'`tokenizer.pad_token = "{token}"`, which its vocabulary has'
+    return "`tokenizer.add_special_tokens({'pad_token': '<pad>'})` and `model.resize_token_embeddings(len(tokenizer))`"
 
 
 OWN_COLLATOR = (0, 16)

@@ -12,8 +12,8 @@ from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.answers_by_trl import answers_by_trl
 from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
+from dynotune.audit.shapes.masking_of_trl import way_to_answers
 from dynotune.audit.shapes.masks_that_do_not_last import masks_that_do_not_last
 from dynotune.audit.shapes.starts_that_are_zero import masked_up_to, zero_where_not_found
 
@@ -55,9 +55,9 @@ def _without_completions(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.STOPS if stops else AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
-                f"{answers_by_trl(job, project)}.",
+                f"{way_to_answers(project)}.",
                 accuracy="Loss on answers alone, as the setting means.",
-                measure="dynotune prepare --config sft.yaml --show 3",
+                measure="Print the labels of one row that are not -100.",
             ),
         )
         return
@@ -91,10 +91,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                     stake=Stake(AtStake.RESULT),
                     remedy=Remedy(
                         Risk.BEHAVIOURAL,
-                        "Let it fail. In TRL from 0.20 on: rows with `prompt` and `completion`, or"
-                        " `assistant_only_loss=True`.",
+                        "Let it fail: stop the run there, with the error.",
                         accuracy="Loss on answers alone, as the script means.",
-                        measure="dynotune prepare --config sft.yaml --show 3",
+                        measure="Print the labels of one row that are not -100.",
                     ),
                 )
                 return
@@ -129,7 +128,7 @@ def _not_found(script: Script) -> Iterator[Said]:
                 Risk.BEHAVIOURAL,
                 "Count such rows and leave them out (all labels -100), or stop.",
                 accuracy="Loss on answers alone, as the script means.",
-                measure="dynotune prepare --config sft.yaml --show 3",
+                measure="Print the labels of one row that are not -100.",
             ),
             also=(Place(script.file, function.lineno),),
         )
@@ -163,7 +162,7 @@ def _zero_start(script: Script, project: Project) -> Iterator[Said]:
                     Risk.BEHAVIOURAL,
                     "Give the row's length there (all labels -100), or leave the row out; count such rows.",
                     accuracy="Loss on answers alone, as the script means.",
-                    measure="dynotune prepare --config sft.yaml --show 3",
+                    measure="Print the labels of one row that are not -100.",
                 ),
                 also=(place_of(script, call),),
             )

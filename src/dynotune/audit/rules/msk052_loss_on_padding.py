@@ -98,7 +98,7 @@ def _collated(script: Script, project: Project) -> Iterator[Said]:
                         Risk.BEHAVIOURAL,
                         "Pad labels with -100.",
                         accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
-                        measure="dynotune prepare --config sft.yaml --show 3",
+                        measure="Print how many labels of a padded batch are not -100, and its attention mask's sum.",
                     ),
                 )
                 return
@@ -194,7 +194,7 @@ def _copied(script: Script) -> Iterator[Said]:
                 Risk.BEHAVIOURAL,
                 "Set the labels of padding to -100: where the `attention_mask` of what they are made of is 0.",
                 accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
-                measure="dynotune prepare --config sft.yaml --show 3",
+                measure="Print how many labels of a padded batch are not -100, and its attention mask's sum.",
             ),
             also=(padded.place,),
         )

@@ -14,6 +14,7 @@ from dynotune.audit.facts.together import connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.base_without_template import base_without_template
 from dynotune.audit.shapes.beginning_in_the_middle import beginning_in_the_middle, tokenizes
 
 _BEGINS = frozenset({"llama", "mistral", "gemma", "gemma2", "gemma3_text"})
@@ -32,6 +33,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     program = connected(script, project)
     if any(_ADDS_NONE.search(one.source) for one in program):
         return
+    if any(one for job in project.jobs if script.file in job.files for one in base_without_template(job, project)):
+        return  # its first row raises an error (CFG015)
     rendered = not any(_NONE.search(name) for name, _ in models)
     if rendered and any(_WRITTEN.search(one.source) for one in (script, *near)):
         found = next(_twice(script, near, project), None)
@@ -202,9 +205,12 @@ def _finding(script: Script, call: ast.expr | ast.stmt, what: str, texts: Beginn
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as they are."
-            if hand is None
-            else "Take the beginning token out of the text: the tokenizer writes it.",
+            "Take the beginning token out of the text: the tokenizer writes it."
+            if hand is not None
+            else "Hand the trainer the `messages` as they are, or take the beginning token off the text"
+            " (`text.removeprefix(tokenizer.bos_token)`)."
+            if what.startswith("The trainer")
+            else "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise (`tokenize=True`).",
             accuracy="Rows begin as they will at inference.",
             measure="Print the first four ids of a row.",
         ),

@@ -18,7 +18,7 @@ _ENDS = re.compile(
     r"\b\w*(eos|eot|bos)\w*|endoftext|end_of_text|sep_token|\bsep\b|separator|</s>|delimiter|build_inputs_with_special"
 )
 _OF_A_ROW = re.compile(
-    r"message|turn|conversation|\brole|prompt|answer|question|response|-100|IGNORE|segment|\bpart", re.IGNORECASE
+    r"message|(?<!re)turn|conversation|\brole|prompt|answer|question|response|-100|IGNORE|segment|\bpart", re.IGNORECASE
 )
 _OF_DOCUMENTS = re.compile(r"doc|text|line|article|page|story|file|example|row|sample|corpus|data", re.IGNORECASE)
 _BLOCK = re.compile(r"block|seq_?len|context|n_ctx|ctx|chunk|window|max_len|\bT\b|\bL\b", re.IGNORECASE)

@@ -131,9 +131,24 @@ def _joined(room: ast.AST, given: Mapping[str, ast.expr]) -> Iterator[tuple[ast.
                 continue
         else:
             continue
-        render = _rendered(parts[0], given)
-        if render is not None and _is_answer(parts[1], given):
-            yield render, parts[1], f"`{ast.unparse(parts[1])[:40]}` follows it"
+        prompt, follows = (_as_text(one, given) for one in parts[:2])
+        render = _rendered(prompt, given)
+        if render is not None and _is_answer(follows, given):
+            yield render, follows, f"`{ast.unparse(follows)[:40]}` follows it"
+
+
+_TOKENISED = re.compile(r"^[\w.]*tok\w*(?:\.encode)?$")
+
+
+def _as_text(node: ast.expr, given: Mapping[str, ast.expr]) -> ast.expr:
+    """What was tokenised, where these are its ids: `tok(prompt)["input_ids"]`, and a name of it."""
+    value = given.get(ast.unparse(node), node)
+    while isinstance(value, ast.Subscript | ast.Attribute) and isinstance(value.value, ast.Call):
+        value = value.value
+    if isinstance(value, ast.BinOp):  # `tok(answer)["input_ids"] + [tok.eos_token_id]`
+        return _as_text(value.left, given) if isinstance(value.right, ast.List) else node
+    is_of_text = isinstance(value, ast.Call) and value.args and _TOKENISED.match(ast.unparse(value.func))
+    return value.args[0] if is_of_text and isinstance(value, ast.Call) else node
 
 
 def _shows(node: ast.AST) -> bool:
@@ -151,7 +166,9 @@ def _is_answer(node: ast.expr, given: Mapping[str, ast.expr]) -> bool:
     if _brings_a_header(value, given):
         return False
     return any(
-        isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) and one.slice.value in _ANSWERS
+        isinstance(one, ast.Subscript)
+        and isinstance(one.slice, ast.Constant)
+        and (one.slice.value in _ANSWERS or (one.slice.value == "content" and "[-1]" in ast.unparse(one.value)))
         for one in ast.walk(value)
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dynotune.audit.change import Change
 from dynotune.audit.facts.asked import at_least, attention, given, is_false, version
+from dynotune.audit.facts.bins_of_whole_rows import filled_by_whole_rows
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.packed_rows import DENSE, READS_POSITIONS, TELLS_DOCUMENTS, leaks_without_flash
 from dynotune.audit.facts.project import Project
@@ -59,6 +60,17 @@ def _by_hand(job: Job, project: Project) -> Iterator[Said]:
                     place_of(script, where),
                     job,
                     "Pack whole documents with `position_ids` and flash attention (`DataCollatorWithFlattening`), or pad",
+                    None,
+                )
+                return
+            whole = filled_by_whole_rows(function)
+            if whole is not None:
+                yield _finding(
+                    f"`{function.name}` lays whole examples behind each other in one row and tells them apart by nothing",
+                    place_of(script, whole),
+                    job,
+                    "Hand on `position_ids` that begin anew at each one, with flash attention"
+                    " (`DataCollatorWithFlattening` makes them), or pad",
                     None,
                 )
                 return
@@ -238,7 +250,7 @@ def _finding(
             f"{text}.",
             (change,) if change else (),
             accuracy="Each document is learned by itself, as it will be used.",
-            measure="dynotune plan --config sft.yaml",
+            measure="Change one document of a row, keeping its length: the loss of the others must not move.",
         ),
         also=also,
     )

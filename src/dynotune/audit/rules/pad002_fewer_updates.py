@@ -1,12 +1,13 @@
 """PAD002: packing multiplies the examples of a step and so divides the number of updates."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from dynotune.audit.facts.asked import max_length, number, rows_of_a_step
 from dynotune.audit.facts.data import DataFacts
-from dynotune.audit.facts.job import Job, Method
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.told import Told, row_told, tokens_told
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -53,9 +54,10 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
     length = max_length(job) if packs else row_told(project)
     if rows is None or length is None or not epochs or (number(job, "max_steps") or -1) > 0:
         return
-    updates = told.tokens / length / rows * epochs
+    each = told.tokens / length / rows
+    updates = _of_an_epoch(each, job) * epochs
     never = warmup is not None and warmup >= 1 and updates <= warmup
-    if updates >= FEW and not never:
+    if each * epochs >= FEW and not never:
         return
     key = "packing" if packs else "gradient_accumulation_steps"
     yield Finding(
@@ -72,7 +74,7 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
             "Choose the batch in tokens: fewer rows a step, or less accumulation, until there are some hundred updates.",
             effort=Effort.MINUTES,
             accuracy="More updates of smaller batches.",
-            measure="dynotune plan --config sft.yaml",
+            measure="The number of steps that the trainer announces at its start.",
         ),
         also=(
             told.place,
@@ -84,6 +86,11 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
             *((job.place("warmup_steps"),) if never else ()),
         ),
     )
+
+
+def _of_an_epoch(steps: float, job: Job) -> float:
+    """Updates: transformers' trainers take a last one of what is left of an epoch."""
+    return steps if job.trainer is Trainer.TORCH else float(math.ceil(steps))
 
 
 def _of_job(job: Job, data: DataFacts) -> Iterator[Said]:
@@ -126,7 +133,7 @@ def _of_job(job: Job, data: DataFacts) -> Iterator[Said]:
             " `packing: false`, which packs without changing what a step contains.",
             effort=Effort.MINUTES,
             accuracy="More updates of smaller batches: the learning rate that was tuned without packing fits again.",
-            measure="dynotune plan --config sft.yaml",
+            measure="The number of steps that the trainer announces at its start.",
         ),
         also=(data.place,),
     )
@@ -144,7 +151,7 @@ RULE = Rule(
             "sft.yaml": f"{_SFT}gradient_accumulation_steps: 32\n",
             "README.md": "# Model\n\n4,000 pairs, 600k tokens in all.\n",
         },
-        says="make about 14 updates",
+        says="make about 15 updates",
     ),
     good=Example(
         {

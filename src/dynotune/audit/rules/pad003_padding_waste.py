@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dynotune.audit.facts.asked import max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import at_least, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
@@ -58,7 +58,7 @@ def _finding(job: Job, data: DataFacts, rows: int, real: float) -> Finding:
     if data.per_example == 2:
         text = "Train with `dynotune dpo`: documents side by side without padding, and each prompt once"
     else:
-        text = "Train with `dynotune sft`, or set `padding_free: true` with flash attention where the trainer has it"
+        text = _ways(job)
     return Finding(
         f"Random batches of {rows} {what} of this data are {real:.0%} real tokens{how}; the other {1 - real:.0%} is padding,"
         " computed and thrown away.",
@@ -80,11 +80,30 @@ def _finding(job: Job, data: DataFacts, rows: int, real: float) -> Finding:
             Risk.SAFE,
             f"{text}.",
             effort=Effort.MINUTES,
-            breaks="`padding_free` needs an attention that takes documents side by side, else it costs more (ATT001).",
-            measure="dynotune plan --config sft.yaml",
+            breaks="`padding_free` needs an attention that takes documents side by side, else it costs more (ATT001)."
+            if "padding_free" in text
+            else "",
+            measure="The share of a batch's `attention_mask` that is 1.",
         ),
         also=(data.place,),
     )
+
+
+def _ways(job: Job) -> str:
+    """What the job's trainer has against it."""
+    if job.trainer is Trainer.AXOLOTL:
+        return "Set `sample_packing: true` with flash attention, or train with `dynotune sft`"
+    if job.trainer is Trainer.LLAMA_FACTORY:
+        return "Set `neat_packing: true` with `flash_attn: fa2`, or train with `dynotune sft`"
+    grouped = "train_sampling_strategy: group_by_length" if _by_strategy(job) else "group_by_length: true"
+    if job.trainer is Trainer.TRL:
+        return f"Set `{grouped}`, or `padding_free: true` with flash attention; or train with `dynotune sft`"
+    return f"Set `{grouped}`, or train with `dynotune sft`"
+
+
+def _by_strategy(job: Job) -> bool:
+    """transformers from 5.2 on has another key for it."""
+    return at_least(job, "transformers", 5, 2) is not False
 
 
 RULE = Rule(

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.blocks import cut_into_blocks
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.row_work import called, heavy_calls, work_of_trainer
+from dynotune.audit.facts.script import Call
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -23,14 +24,21 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         name, shown = "train_sampling_strategy", "group_by_length"
     else:
         return
+    streamed = _streamed(job, project)
+    if streamed is not None:
+        yield _of_a_stream(job, name, shown, streamed)
+        return
     yield from _of_lazy_rows(job, name, shown, project)
     why, also = _equally_long(job, project)
     if not why:
         return
     key = f"`{job.called(name)}: {shown}`"
+    multipack = job.trainer is Trainer.AXOLOTL and job.get("packing") is True
     off = "random" if name == "train_sampling_strategy" else False
     yield Finding(
-        f"{key} sorts rows that {why} equally long: it changes their order and saves no padding.",
+        f"{key} does nothing beside `sample_packing`: its own sampler makes the batches."
+        if multipack
+        else f"{key} sorts rows that {why} equally long: it changes their order and saves no padding.",
         place=job.place(name),
         evidence=Evidence(Level.RESOLVED, {name: shown, "equally long": why}),
         stake=Stake(AtStake.CLARITY),
@@ -39,9 +47,35 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             f"Take {key} out"
             + (", or pad to the longest row of a batch and keep it." if "made" in why and also else "."),
             (job.set(name, off),),
-            accuracy="Rows come in another order.",
+            accuracy="None." if multipack else "Rows come in another order.",
         ),
         also=also,
+    )
+
+
+def _streamed(job: Job, project: Project) -> Call | None:
+    """The call that loads the rows of its program as a stream; None: another one loads rows whole, or none streams."""
+    loads = [call for one in project.scripts if one.file in job.files for call in one.calls_of("load_dataset")]
+    told = [call for call in loads if (key := call.arguments.get("streaming")) is not None and key.value is True]
+    return told[0] if told and len(told) == len(loads) else None
+
+
+def _of_a_stream(job: Job, name: str, shown: str, call: Call) -> Finding:
+    """transformers 4 stops; 5, where the key has another name, says that it ignores it."""
+    ignored = name == "train_sampling_strategy"
+    return Finding(
+        f"`{job.called(name)}: {shown}` needs the length of each row, and rows come as a stream (`streaming=True`): "
+        + ("the trainer ignores it." if ignored else "the trainer refuses it before the first step."),
+        place=job.place(name),
+        also=(call.place,),
+        evidence=Evidence(Level.RESOLVED, {name: shown, "streaming": True}),
+        stake=Stake(AtStake.CLARITY if ignored else AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Take the key out, or load the rows whole.",
+            (job.set(name, "random" if ignored else False),),
+            accuracy="None where the key is taken out: rows come in the stream's order.",
+        ),
     )
 
 

@@ -1,12 +1,13 @@
 """PAD005: every row is padded to the longest length there may be."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from dynotune.audit.facts.asked import max_length, on_gpu
 from dynotune.audit.facts.data import DataFacts
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -54,12 +55,26 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
             remedy=Remedy(
                 Risk.SAFE,
-                "Pad to the longest row of a batch, in the collator (`DataCollatorForSeq2Seq`,"
-                " `tokenizer.pad(rows, padding='longest')`), and to a multiple of 8.",
+                f"Pad to the longest row of a batch, in the collator ({_by_what(job, project)}), and to a multiple of 8.",
                 effort=Effort.MINUTES,
                 measure="dynotune profile -- python train.py",
             ),
         )
+
+
+def _by_what(job: Job, project: Project) -> str:
+    """What pads a batch in a program of this kind."""
+    text = "\n".join(one.source for one in project.scripts if one.file in job.files)
+    if "transformers" not in text and job.trainer is Trainer.TORCH:
+        return "`torch.nn.utils.rnn.pad_sequence`"
+    if "DataCollatorForLanguageModeling" in text:
+        return "`DataCollatorForLanguageModeling` does it, where rows come without padding"
+    if _OF_ROWS.search(text):
+        return "`DataCollatorWithPadding`"
+    return "`DataCollatorForSeq2Seq`, which pads labels with -100, or `tokenizer.pad(rows, padding='longest')`"
+
+
+_OF_ROWS = re.compile(r"ForSequenceClassification|ForMultipleChoice|num_labels|CrossEncoder|AutoModel\.from_pretrained")
 
 
 def _real(data: DataFacts | None, length: int | None) -> float | None:

@@ -26,7 +26,7 @@ _MANY = re.compile(
     r"dataset|\bds\b|docs|documents|texts|rows|lines|articles|stories|files|corpus|load_dataset|open\(", re.IGNORECASE
 )
 _ONE_TEXT = re.compile(r"open\(['\"][^'\"]*\.txt['\"][^()]*\)$")
-_OF_A_ROW = re.compile(r"message|turn|\brole\b|prompt|answer|question|response|-100", re.IGNORECASE)
+_OF_A_ROW = re.compile(r"message|(?<!re)turn|\brole\b|prompt|answer|question|response|-100", re.IGNORECASE)
 
 
 def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str]) -> Iterator[Said]:
@@ -37,6 +37,27 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
     readers = [one for one in project.scripts if _READ.search(one.source) and TRAINS.search(one.source)]
     if not readers:
         return
+    joins = _in_a_loop(script) or _by_map(script)
+    if joins is None:
+        return
+    yield Finding(
+        f"`{ast.unparse(joins)[:70]}` puts one text's tokens behind the other's without an end or a beginning"
+        f" between them, and `{readers[0].file}` trains on windows of the file: the model never sees where a"
+        " document ends.",
+        place=place_of(script, joins),
+        evidence=Evidence(Level.TEXT, {"joined": ast.unparse(joins)[:80], "between": None}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Put the end token's id behind each document's ids.",
+            effort=Effort.LINE,
+            accuracy="Ends of documents are learned.",
+            measure="Decode one block.",
+        ),
+    )
+
+
+def _in_a_loop(script: Script) -> ast.AST | None:
     for loop in (node for node in ast.walk(script.tree) if isinstance(node, ast.For)):
         if not _MANY.search(f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"):
             continue
@@ -44,22 +65,33 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
             continue  # lines of one text, perhaps
         joins = next((node for node in ast.walk(loop) if joins_ids(node, _is_tokenised)), None)
         if joins is not None:
-            yield Finding(
-                f"`{ast.unparse(joins)[:70]}` puts one text's tokens behind the other's without an end or a beginning"
-                f" between them, and `{readers[0].file}` trains on windows of the file: the model never sees where a"
-                " document ends.",
-                place=place_of(script, joins),
-                evidence=Evidence(Level.TEXT, {"joined": ast.unparse(joins)[:80], "between": None}),
-                stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Put the end token's id behind each document's ids.",
-                    effort=Effort.LINE,
-                    accuracy="Ends of documents are learned.",
-                    measure="Decode one block.",
-                ),
-            )
-            return
+            return joins
+    return None
+
+
+_LAID_BEHIND = re.compile(r"\w+\[\w+:\w+ \+ [^\n=]+\] = |concatenate\(|\.write\(|\.tofile\(|from_iterable\(|hstack\(")
+
+
+def _by_map(script: Script) -> ast.AST | None:
+    """A function that `map` (of a data set, or of a pool) calls tokenises a row's text, and all are laid in a line then."""
+    text = ast.unparse(script.tree)
+    if not _LAID_BEHIND.search(text):
+        return None
+    mapped = set(re.findall(r"\b(?:map|imap|imap_unordered|starmap)\((?:function=)?(\w+)", text))
+    for room in ast.walk(script.tree):
+        if isinstance(room, ast.FunctionDef) and room.name in mapped:
+            for call in ast.walk(room):
+                if (
+                    isinstance(call, ast.Call)
+                    and _is_tokenised(call)
+                    and call.args
+                    and _TEXT.search(ast.unparse(call.args[0]))
+                ):
+                    return call
+    return None
+
+
+_TEXT = re.compile(r"^(?:\w+\[['\"]\w+['\"]\]|text|doc|document|story|article|content)(?:\.strip\(\))?$")
 
 
 def joins_ids(node: ast.AST, are_ids: Callable[[ast.expr], bool]) -> bool:

@@ -10,6 +10,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.repeated_before_divided import repeated_before_divided
 
 _TESTS = re.compile(r"(?:^|_)(?:val|valid|validation|eval|evaluation|test|dev|heldout|held_out)(?:$|_)", re.IGNORECASE)
 _SLICE = re.compile(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?")
@@ -36,6 +37,12 @@ def _found(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
     yield from _loaded(script, given)
     yield from _drawn(script, given, scope)
     yield from _repeated(script, given, scope)
+    for made, divides in repeated_before_divided(given, scope):
+        yield _finding(
+            f"`{ast.unparse(made)[:60]}` repeats rows before they are divided, so copies of one row stand in both parts",
+            place_of(script, made),
+            place_of(script, divides),
+        )
 
 
 def _loaded(script: Script, given: Sequence[tuple[str, ast.expr]]) -> Iterator[Finding]:

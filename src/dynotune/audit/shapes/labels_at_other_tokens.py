@@ -10,6 +10,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.shapes.windows_shifted_twice import windows_shifted_twice
 
 _CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
 _OWN_LOSS = re.compile(r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|class \w+\([\w.]*Module\)")
@@ -20,6 +21,7 @@ _WRAPS = re.compile(r"^(?:torch\.(?:tensor|as_tensor|from_numpy|LongTensor)|list
 
 def labels_at_other_tokens(script: Script, project: Project) -> Iterator[Said]:
     yield from _shifted_twice(script, project)
+    yield from windows_shifted_twice(script, project)
     yield from _by_characters(script, project)
 
 

@@ -13,11 +13,12 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
-_DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):(\w+), \1:\2\] = ")
-"""`block_diag(*blocks)`, and `mask[row, 0, start:end, start:end] = ...`."""
+_DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):([\w.]+(?: \+ [\w.]+)?), \1:\2\] = ")
+"""`block_diag(*blocks)`, and `mask[row, 0, start:end, start:end] = ...`, `mask[at:at + n, at:at + n] = ...`."""
 
 _GIVEN = re.compile(
     r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return [^\n]*\bmask\b|return \w*mask"
+    r"|^def \w*mask\w*\("
     r"|\b(?:self\.)?\w*(?:bl(?:oc)?k|layer|attn|attention|decoder)\w*\([^()\n]*\b\w*mask\b"
     r"|checkpoint\([^()\n]*\b\w*mask\b|\b\w+\([^()\n]*\bmask=\w*mask"
     r"|\bfor (?:\w+, )?(?P<one>\w+) in [^\n]*(?:bl(?:oc)?k|layer)\w*[^\n]*:\n[^\n]*\b(?P=one)\([^()\n]*\b\w*mask\b"

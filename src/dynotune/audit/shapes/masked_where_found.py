@@ -111,6 +111,9 @@ def _names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+_BY_TEXT = re.compile(r"\.r?(?:find|index)\(|\w*(?:find|locate|search)\w*\(")
+
+
 def _zero(function: ast.FunctionDef, text: str) -> ast.AST | None:
     """`n = len(tok(parts[0])) if len(parts) > 1 else 0`, and `[-100] * n` behind it."""
     split = {name for name, value in _assigned(function) if re.search(r"\.r?(?:split|partition)\(", ast.unparse(value))}
@@ -120,7 +123,11 @@ def _zero(function: ast.FunctionDef, text: str) -> ast.AST | None:
         test = ast.unparse(value.test)
         parts = re.fullmatch(r"len\((\w+)\) (?:> 1|== 2|>= 2)", test)
         there = re.fullmatch(r"[\w.'\"#: \\]+ in \w*(?:text|rendered|string|full|content|sample|prompt)\w*", test)
-        found = (parts is not None and parts[1] in split) or (there is not None and " not in " not in test)
+        place = _FOUND.fullmatch(test)
+        sought = place is not None and place[1] in {
+            one for one, what in _assigned(function) if _BY_TEXT.search(ast.unparse(what))
+        }
+        found = (parts is not None and parts[1] in split) or (there is not None and " not in " not in test) or sought
         if found and isinstance(value.orelse, ast.Constant) and value.orelse.value == 0:
             return value
     return None

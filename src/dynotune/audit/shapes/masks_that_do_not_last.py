@@ -109,7 +109,8 @@ def _padded_before(script: Script, project: Project) -> Iterator[Said]:
         return
     for function in (node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)):
         text = ast.unparse(function)
-        padded = [node for node in own_nodes(function) if _pads(node)]
+        fixed = [node for node in own_nodes(function) if _pads(node, "max_length")]
+        padded = fixed or [node for node in own_nodes(function) if _pads(node, True, "longest")]
         lengths = {name for name, value in _assigned(function) if _LENGTH.match(value)}
         if (
             not padded
@@ -118,7 +119,7 @@ def _padded_before(script: Script, project: Project) -> Iterator[Said]:
         ):
             continue
         for node in own_nodes(function):
-            if isinstance(node, ast.Assign) and _from_the_start(node, lengths):
+            if isinstance(node, ast.Assign) and _from_the_start(node, lengths) and (fixed or _of_a_batch(node)):
                 yield _finding(script, node, (place_of(script, padded[0]),))
                 return
 
@@ -137,11 +138,16 @@ def _before_generating(script: Script) -> str:
     return "\n".join(lines)
 
 
-def _pads(node: ast.AST) -> bool:
+def _of_a_batch(node: ast.Assign) -> bool:
+    """`labels[i, :n]`: one row of several, which were padded to the longest of them."""
+    return re.search(r"\[\w+(?:, |\]\[)0?:\w+\]$", ast.unparse(node.targets[0])) is not None
+
+
+def _pads(node: ast.AST, *how: object) -> bool:
     if not isinstance(node, ast.Call) or not re.search(r"tok\w*$", ast.unparse(node.func)):
         return False
     padding = next((word.value for word in node.keywords if word.arg == "padding"), None)
-    return isinstance(padding, ast.Constant) and padding.value == "max_length"
+    return isinstance(padding, ast.Constant) and padding.value in how
 
 
 def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:

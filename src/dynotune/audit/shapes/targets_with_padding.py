@@ -22,18 +22,35 @@ _TOLD_APART = re.compile(
 """What may take padding out of the loss. A mask of the attention is none of it."""
 
 _FILLS = re.compile(r"[\w.]*\bpad(?:_?tok(?:en)?)?(?:_?(?:id|idx|index|value))?|PAD\w*|[\w.]*\beos\w*|0|self\.pad\w*")
+_FILLED = re.compile(
+    rf"(?:\[(?:{_FILLS.pattern})\] \* \(?[^\n]*(?: - len\(|room|gap|short|missing|n_?pad|pad_?len)"
+    rf"|F\.pad\([^\n]*value=(?:{_FILLS.pattern})\))"
+)
+"""`ids + [PAD] * (width - len(ids))`."""
+
+_SHIFTED_PAIR = re.compile(
+    r"\b(\w+(?:\[[\"']\w+[\"']\])?)\[(?::|\.\.\.), ?:-1\](?:.|\n){0,600}?\b\1\[(?::|\.\.\.), ?1:\]"
+    r"|\b(\w+(?:\[[\"']\w+[\"']\])?)\[(?::|\.\.\.), ?1:\](?:.|\n){0,600}?\b\2\[(?::|\.\.\.), ?:-1\]"
+)
+"""`x[:, :-1]`, and `x[:, 1:]` near it."""
+
 _SHIFTED = re.compile(r"^(?P<of>.*)\[(?:\.\.\.|:), 1:\]$")
 
 
 def targets_with_padding(script: Script, project: Project) -> Iterator[Said]:
     if "pad" not in script.source:
         return
-    made = next((found for node in ast.walk(script.tree) if (found := _pair(node)) is not None), None)
-    if made is None:
+    made = next((found for node in ast.walk(script.tree) if (found := _pair(node) or _row(node)) is not None), None)
+    batch = None if made is not None else next((one for node in ast.walk(script.tree) if (one := _batch(node))), None)
+    if made is None and batch is None:
         return
     sources = [_IMPORTS.sub("", code(one)) for one in connected(script, project)]
     if any(_TOLD_APART.search(one) for one in sources) or not any(_WHOLE_LOSS.search(one) for one in sources):
         return
+    if batch is not None and not any(_SHIFTED_PAIR.search(one) and ".backward(" in one for one in sources):
+        return
+    made = made or batch
+    assert made is not None
     yield Finding(
         "Rows are padded, their targets with them, and no `ignore_index` or mask takes the padding out: the loss is"
         " taken on padding as well.",
@@ -42,7 +59,9 @@ def targets_with_padding(script: Script, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pad targets with -100, which cross entropy leaves out; or give it `ignore_index=pad_id`.",
+            "Give the cross entropy the padding's id as `ignore_index`."
+            if batch is not None
+            else "Pad targets with -100, which cross entropy leaves out; or give it `ignore_index=pad_id`.",
             accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
         ),
     )
@@ -60,6 +79,29 @@ def _pair(node: ast.AST) -> ast.expr | None:
                 first, second = (ast.unparse(_followed(part, given)) for part in parts[:2])
                 if _are_a_pair(first, second):
                     return parts[1]
+    return None
+
+
+def _batch(node: ast.AST) -> ast.expr | None:
+    """What a collator pads several rows to and returns, for the loop to shift."""
+    if not isinstance(node, ast.FunctionDef) or "pad" not in ast.unparse(node):
+        return None
+    given = given_in(node)
+    returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value is not None]
+    parts = _parts(returned[0])[:4] or returned[:1] if len(returned) == 1 else []
+    return next((one for one in reversed(parts) if _is_padded(one, given)), None)
+
+
+def _row(node: ast.AST) -> ast.expr | None:
+    """Of a function that fills one row up to a width by hand and returns it twice, the targets."""
+    if not isinstance(node, ast.FunctionDef) or not _FILLED.search(ast.unparse(node)):
+        return None
+    given = given_in(node)
+    for one in ast.walk(node):
+        parts = _parts(one.value) if isinstance(one, ast.Return) and one.value is not None else []
+        first, second = (ast.unparse(_followed(part, given)) for part in parts[:2]) if len(parts) > 1 else ("", "")
+        if first and _are_a_pair(first, second):
+            return parts[1]
     return None
 
 

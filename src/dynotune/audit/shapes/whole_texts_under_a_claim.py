@@ -9,7 +9,7 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.answers_by_trl import answers_by_trl
+from dynotune.audit.shapes.masking_of_trl import way_to_answers
 
 _MASKS = re.compile(
     r"-100|IGNORE|ignore_index|[Cc]ompletion|responses_only|assistant_mask|assistant_only|return_assistant_tokens|loss_mask"
@@ -18,6 +18,12 @@ _MASKS = re.compile(
 """What may take the prompt out of the loss, or make rows that TRL divides itself."""
 
 _TEXT = re.compile(r"\{[\"']text[\"']: |\[[\"']text[\"']\] *=|dataset_text_field[\"']? *[=:] *[\"']text[\"']")
+_WHOLE = "rows of `messages` without a mask"
+_MADE = re.compile(r"\.map\(|from_list\(|from_generator\(|from_dict\(|\.rename_columns?\(|\btokenize\w*\(")
+"""What makes other rows than those of the file."""
+
+_ROW = re.compile(r"\{\s*[\"']messages[\"']\s*:")
+_DIVIDED = re.compile(r"\{\s*[\"']prompt[\"']\s*:|[\"']completion[\"']\s*:")
 _MESSAGES = re.compile(r"[\"']messages[\"']")
 
 
@@ -33,8 +39,7 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
     trainer = next((call for one in program for call in one.calls_of("SFTTrainer")), None)
     if trainer is None or any(_MASKS.search(code(one)) for one in program):
         return
-    data = project.data_of(job)
-    what = _rows(program, trainer, data.format if data is not None else "", project)
+    what = _rows(program, trainer) or _rows_told(job, project, program)
     if not what:
         return
     yield Finding(
@@ -45,7 +50,7 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            f"{answers_by_trl(job, project)}; or mend the text.",
+            f"{way_to_answers(project, unsloth=job.trainer is Trainer.UNSLOTH)}; or mend the text.",
             effort=Effort.MINUTES,
             accuracy="Loss on answers alone, as the text says.",
             measure="Print the labels of one row that are not -100.",
@@ -54,17 +59,23 @@ def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: 
     )
 
 
-def _rows(program: Sequence[Script], trainer: Call, layout: str, project: Project) -> str:
-    """What the trainer's rows are, in words; empty: that is not known. layout: of the data that was read."""
+def _rows(program: Sequence[Script], trainer: Call) -> str:
+    """What the trainer's rows are, in words; empty: that is not known."""
     if "formatting_func" in trainer.arguments:
         return "rows that `formatting_func` makes one text of"
     if any(_TEXT.search(code(one)) for one in program):
         return "rows of whole texts"
-    told = any(_MESSAGES.search(text) for text in project.documents.values()) and not layout
-    if (
-        layout.startswith(("messages", "ShareGPT", "sharegpt"))
-        or told
-        or any(_MESSAGES.search(one.source) for one in program)
-    ):
-        return "rows of `messages` without `assistant_only_loss`"
+    if any(_MESSAGES.search(one.source) for one in program):
+        return _WHOLE
     return ""
+
+
+def _rows_told(job: Job, project: Project, program: Sequence[Script]) -> str:
+    """Of rows that the program hands on as they are: by the data file, or by a document that shows one."""
+    if any(_MADE.search(code(one)) for one in program):
+        return ""
+    data = project.data_of(job)
+    if data is not None:
+        return _WHOLE if data.format.lower().startswith(("messages", "sharegpt")) else ""
+    shown = [text for text in project.documents.values() if _ROW.search(text)]
+    return _WHOLE if shown and not any(_DIVIDED.search(text) for text in shown) else ""
