@@ -567,7 +567,12 @@ A_PAIR = '{"prompt": "a", "completion": "b"}\n'
 @pytest.mark.parametrize(
     ("comment", "rows", "pin", "says"),
     [
-        ("only the assistant turns contribute to the loss", A_CHAT, "trl==0.16.1", "`DataCollatorForCompletionOnlyLM`"),
+        (
+            "only the assistant turns contribute to the loss",
+            A_CHAT,
+            "trl==0.16.1",
+            "DataCollatorForCompletionOnlyLM(...)",
+        ),
         ("the loss is computed on the answers only", A_CHAT, "trl==0.18.0", "`prompt` and `completion`"),
         ("the loss is computed on the answers only", A_CHAT, "trl==0.24.0", "{% generation %}"),
         ("the loss is computed on the answers only", A_PAIR, "trl==0.24.0", ""),

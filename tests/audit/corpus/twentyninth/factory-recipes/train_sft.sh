@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+set -euo pipefail
+export FORCE_TORCHRUN=1 NPROC_PER_NODE=4
+llamafactory-cli train configs/qwen_sft.yaml
+llamafactory-cli export configs/merge.yaml
