@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import attention, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.attention_given import as_given, give_attention
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.packed_rows import DENSE, is_flat, leaks_without_flash
 from dynotune.audit.facts.project import Project
@@ -44,13 +45,13 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     if side < SHORT:
         return
     mebibytes = side * side * (1 if job.trainer is Trainer.TRL else rows) / 2**20
-    named = f"`{job.called('attn_implementation')}: {used}`" if used else "the model's own attention (`sdpa`)"
+    named = f"`{as_given(job, used)}`" if used else "the model's own attention (`sdpa`)"
     works = _flash_works(project)
+    told, changes = give_attention(job, "flash_attention_2")
     remedy = Remedy(
         Risk.SAFE if works else Risk.OPERATIONAL,
-        f"Set `{job.called('attn_implementation')}: {_flash(job)}`"
-        + ("." if works else ", once flash-attn works on the machine (`dynotune env --accelerators`)."),
-        (job.set("attn_implementation", _flash(job)),) if works else (),
+        told + ("." if works else ", once flash-attn works on the machine (`dynotune env --accelerators`)."),
+        changes if works else (),
         breaks="" if works else "Without the package the run stops, or falls back.",
         measure="dynotune profile -- python train.py",
     )
@@ -69,10 +70,6 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
         ),
         remedy=remedy,
     )
-
-
-def _flash(job: Job) -> str:
-    return "fa2" if job.trainer is Trainer.LLAMA_FACTORY else "flash_attention_2"
 
 
 def _flash_works(project: Project) -> bool:

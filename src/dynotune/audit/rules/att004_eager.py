@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import max_length, on_gpu
+from dynotune.audit.facts.attention_given import as_given, give_attention
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -34,9 +35,9 @@ def _asked_for(job: Job) -> Iterator[Said]:
         return
     length = max_length(job)
     at = f"; at {length:,} tokens {length * length * 2 / 2**20:,.0f} MiB a head and row" if length else ""
-    setting = job.settings["attn_implementation"]
+    told, changes = give_attention(job, "sdpa")
     yield Finding(
-        f"`{job.called('attn_implementation')}: {setting.given_value or 'eager'}` writes the scores of every token"
+        f"`{as_given(job, 'eager')}` writes the scores of every token"
         " against every"
         f" other to memory{at}; `sdpa` computes the same without them.",
         place=job.place("attn_implementation"),
@@ -44,8 +45,8 @@ def _asked_for(job: Job) -> Iterator[Said]:
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
             Risk.SAFE,
-            f"Set `{job.called('attn_implementation')}: sdpa`.",
-            (job.set("attn_implementation", "sdpa"),),
+            f"{told}.",
+            changes,
             measure="dynotune profile -- python train.py",
         ),
     )

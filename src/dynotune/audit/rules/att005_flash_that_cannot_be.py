@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import FLASH, attention, is_false, on_gpu
+from dynotune.audit.facts.attention_given import as_given, give_attention
 from dynotune.audit.facts.cards import older_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -56,12 +57,6 @@ def _of_no_name(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
-def _as_given(job: Job, used: str) -> str:
-    """As the file has it: `fa2`."""
-    setting = job.setting("attn_implementation")
-    return str(setting.given_value) if setting is not None and isinstance(setting.given_value, str) else used
-
-
 def _installed_for_nothing(job: Job, project: Project) -> Iterator[Said]:
     """The package is installed for a card that its kernels do not run on, and the model is given another attention."""
     asked = next((one for one in project.asked if one.name == "flash-attn"), None)
@@ -104,8 +99,9 @@ def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
     card = older_card(job, project)
     if not card:
         return
+    told, changes = give_attention(job, "sdpa")
     yield Finding(
-        f"`{job.called('attn_implementation')}: {_as_given(job, used)}` on a {card}, which the files name: FlashAttention's"
+        f"`{as_given(job, used)}` on a {card}, which the files name: FlashAttention's"
         f" kernels need"
         " Ampere or newer, and the first step stops.",
         place=job.place("attn_implementation"),
@@ -113,8 +109,8 @@ def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.SAFE,
-            f"Set `{job.called('attn_implementation')}: sdpa`.",
-            (job.set("attn_implementation", "sdpa"),) if job.trainer is not Trainer.LLAMA_FACTORY else (),
+            f"{told}.",
+            changes,
             measure="python -c 'import torch; print(torch.cuda.get_device_capability())'",
         ),
     )
@@ -133,7 +129,7 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
         return
     lists = [one for one in project.asked if one.name in _LIST]
     yield Finding(
-        f"`{job.called('attn_implementation')}: {_as_given(job, used)}` needs the package flash-attn, which is not among the"
+        f"`{as_given(job, used)}` needs the package flash-attn, which is not among the"
         f" {len(names)}"
         f" packages that {lists[0].place.file} asks for: "
         + (
@@ -189,7 +185,7 @@ def _in_a_loop(job: Job, project: Project) -> Iterator[Said]:
         return
     shown = ".".join(map(str, pinned))
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` with a model that is loaded without a type, which is float32 in"
+        f"`{as_given(job, used)}` with a model that is loaded without a type, which is float32 in"
         f" transformers {shown}, and {'neither `bf16` nor `fp16`' if by_trainer else 'no autocast'}: its kernels take 16-bit"
         " numbers only, so the first step stops.",
         place=job.place("attn_implementation"),
@@ -215,7 +211,7 @@ def _in_float32(job: Job) -> Iterator[Said]:
     if job.get("mixed_precision") not in (None, "no") or job.get("load_in_4bit") is True:
         return
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` with weights in float32 and neither `bf16` nor `fp16`: its kernels"
+        f"`{as_given(job, used)}` with weights in float32 and neither `bf16` nor `fp16`: its kernels"
         " take 16-bit numbers only, so the first step stops.",
         place=job.place("attn_implementation"),
         evidence=Evidence(Level.RESOLVED, {"attention": used, "dtype": "float32", "bf16": False, "fp16": False}),
