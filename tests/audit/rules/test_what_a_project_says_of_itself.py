@@ -41,6 +41,7 @@ def test_a_flag_by_another_name(tmp_path: Path, flag: str, says: str) -> None:
         ("trl sft --config config/sft.yaml", True),
         ("trl sft --config configs/sft.yaml", False),
         ("cd project && trl sft --config config/sft.yaml", False),
+        ("trl sft --config examples/configs/sft.yaml", False),  # from above the folder that is audited
     ],
 )
 def test_a_configuration_of_nearly_that_name(tmp_path: Path, command: str, fires: bool) -> None:

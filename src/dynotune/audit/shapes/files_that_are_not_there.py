@@ -49,8 +49,8 @@ def _elsewhere(name: str, launch: Launch, project: Project) -> Iterator[Said]:
         return
     if re.search(r"\bcd\b|\bpushd\b|--chdir|\bWORKDIR\b|working-directory", project.texts.get(launch.file, "")):
         return
-    if same[0].endswith(f"/{path}") or posixpath.dirname(same[0]) == here:
-        return  # it is started from another folder, perhaps
+    if same[0].endswith(f"/{path}") or path.endswith(f"/{same[0]}") or posixpath.dirname(same[0]) == here:
+        return  # it is started from another folder, perhaps one above what is audited
     if difflib.SequenceMatcher(None, posixpath.dirname(path), posixpath.dirname(same[0])).ratio() >= _LIKE:
         yield _finding(name, same[0], launch, same)
 
