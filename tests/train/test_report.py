@@ -15,12 +15,15 @@ from dynotune.speedups.machine import machine_of
 from dynotune.train.folder import finish
 from tests.bench import made
 from tests.report.html_pages import Page, require_alone, require_readable
+from tests.tiny import tiny_model
 
 
 def test_a_run_tells_what_was_measured_here(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
     changes = (("packed_execution", 1.5, 1.4, 0.0),)
-    History().keep(made.attribute(changes, machine=asdict(machine_of("cpu")), work="sft of LlamaForCausalLM"))
+    model = {"parameters": sum(p.numel() for p in tiny_model().parameters())}
+    here = {"machine": asdict(machine_of("cpu")), "work": "sft of LlamaForCausalLM", "model": model}
+    History().keep(made.attribute(changes, **here))
     console = Console(width=140, record=True, file=io.StringIO())
     run = run_tiny(max_steps=2, console=console)
     rows = json.loads((run.folder / "engagement.json").read_text())["rows"]

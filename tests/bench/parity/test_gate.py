@@ -151,7 +151,7 @@ def test_a_difference_that_no_probe_had_is_said(folder: Path, tmp_path: Path) ->
     arms = sft(folder, "a"), sft(folder, "b", speedups={"attention_fa3": "off"})
     assert check(*arms, tmp_path, say=said.append, ask=in_this_process).state == "same"
     assert said[0] == "note: attention_fa3 stood in no probe, so of that nothing was compared"
-    assert re.search(r"\(exact\): P1 took \d+\.\d s \(one step \d+\.\d s\); seed", said[-1])
+    assert re.search(r"\(exact\): P1, P2 took \d+\.\d s \(one step \d+\.\d s\); seed", said[-1])
 
 
 def test_bfloat16_is_no_rounding_of_float32(folder: Path, tmp_path: Path) -> None:
