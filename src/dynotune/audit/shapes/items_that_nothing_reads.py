@@ -45,6 +45,11 @@ def items_that_nothing_reads(project: Project) -> Iterator[tuple[str, Sequence[t
                 yield target.id, unread
 
 
+def _takes_a_word(call: ast.AST) -> bool:
+    """`.get("lr", 1e-4)`."""
+    return isinstance(call, ast.Call) and bool(call.args) and isinstance(call.args[0], ast.Constant)
+
+
 def _without(source: str, held: ast.Dict) -> str:
     """A file's lines but those of the dictionary."""
     lines = source.split("\n")
@@ -58,6 +63,8 @@ def _by_key_alone(name: str, script: Script, near: Sequence[Script]) -> bool:
         for node in ast.walk(one.tree):
             if isinstance(node, ast.Attribute) and node.attr == name:
                 return False
+            if isinstance(node, ast.alias) and node.name == name and node.asname not in (None, name):
+                return False
             if not isinstance(node, ast.Name) or node.id != name:
                 continue
             parent = above[node]
@@ -66,8 +73,8 @@ def _by_key_alone(name: str, script: Script, near: Sequence[Script]) -> bool:
                     return False
                 continue
             by_key = isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant)
-            got = isinstance(parent, ast.Attribute) and parent.attr == "get"
-            call = above[parent] if isinstance(parent, ast.keyword) else parent
+            call = above[parent] if isinstance(parent, ast.keyword | ast.Attribute) else parent
+            got = isinstance(parent, ast.Attribute) and parent.attr == "get" and _takes_a_word(call)
             shown = isinstance(call, ast.Call) and _SHOWS.search(ast.unparse(call.func)) is not None
             if not (by_key or got or shown):
                 return False
