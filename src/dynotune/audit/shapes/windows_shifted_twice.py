@@ -12,7 +12,9 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
-_OWN_LOSS = re.compile(r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|class \w+\([\w.]*Module\)")
+_OWN_LOSS = re.compile(
+    r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|shift_labels|class \w+\([\w.]*Module\)"
+)
 _WINDOW = re.compile(r"\b(?P<of>(?:self\.)?\w+)\[(?P<at>\w+):")
 _LATER = re.compile(r"\b(?P<of>(?:self\.)?\w+)\[(?P<at>\w+) \+ 1:")
 _IDS, _LABELS = "input_ids", "labels"
