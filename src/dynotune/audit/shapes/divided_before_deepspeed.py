@@ -26,6 +26,7 @@ def divided_before_deepspeed(script: Script, project: Project) -> Iterator[Said]
     every = held.at(_KEY) if held is not None else None
     if held is None or not isinstance(every, int) or every < 2:
         return
+    nodes = [node for node in ast.walk(script.tree) if isinstance(node, ast.Assign | ast.AugAssign | ast.Call)]
     for loop in loops(script):
         lines = range(loop.place.line, loop.place.end_line + 1)
         steps = loop.has("backward")
@@ -35,9 +36,8 @@ def divided_before_deepspeed(script: Script, project: Project) -> Iterator[Said]
             for argument in re.findall(rf"{re.escape(call.on)}\.backward\(\s*(\w+)\s*\)", loop.text)
         }
         last = max((call.place.line for call in steps), default=0)  # what is divided behind it is shown
-        for node in ast.walk(script.tree):
-            line = getattr(node, "lineno", 0)
-            if line in lines and line <= last and _divides(node, handed, every):
+        for node in nodes:
+            if node.lineno in lines and node.lineno <= last and _divides(node, handed, every):
                 place = place_of(script, node)
                 yield _finding(place, every, held.places.get(_KEY, Place(held.file)))
                 return

@@ -25,12 +25,15 @@ _READS = re.compile(r"(?:environ(?:\.get)?|getenv|env(?:\.\w+)?)\s*[\[(]\s*[\"']
 
 
 def exported_in_vain(launch: Launch, script: Script, project: Project) -> Iterator[Said]:
+    asked = {name: setting for name, setting in launch.variables.items() if _SETTING.fullmatch(name)}
+    if not asked:
+        return
     near = connected(script, project)
     read = {name for one in near for name in _READS.findall(code(one))}
     if not read or leads_out(near, project) or any(_WHOLE.search(code(one)) for one in near):
         return
-    for name, setting in launch.variables.items():
-        if not _SETTING.fullmatch(name) or name in read or _is_used(name, project):
+    for name, setting in asked.items():
+        if name in read or _is_used(name, project):
             continue
         close = meant_by(name.lower(), {one.lower() for one in read}).upper()
         yield Finding(
