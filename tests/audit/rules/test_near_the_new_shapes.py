@@ -52,17 +52,18 @@ BY_PREFIX = "def setting(name):\n    return os.getenv(f'TRAIN_{name}')\n"
 
 
 @pytest.mark.parametrize(
-    ("made", "read", "fires"),
+    ("made", "read", "more", "fires"),
     [
-        ("", "1e-5", True),
-        (SETTINGS, "Settings().lr", False),
-        (BY_NAME, "setting(key)", False),
-        (BY_PREFIX, "setting(key)", False),
+        ("", "1e-5", "", True),
+        (SETTINGS, "Settings().lr", "", False),
+        (BY_NAME, "setting(key)", "", False),
+        (BY_PREFIX, "setting(key)", "", False),
+        ("", "1e-5", "envsubst < args.tmpl > args.json\n", False),
     ],
 )
-def test_variables_that_a_program_may_read_by_any_name(tmp_path: Path, made: str, read: str, fires: bool) -> None:
+def test_variables_that_may_be_read_by_any_name(tmp_path: Path, made: str, read: str, more: str, fires: bool) -> None:
     files = {"train.py": SERVES.format(made=made, read=read)}
-    files["run.sh"] = "export LR=3e-5\ntorchrun --nproc_per_node 1 train.py\n"
+    files["run.sh"] = f"export LR=3e-5\n{more}torchrun --nproc_per_node 1 train.py\n"
     assert said(tmp_path, "CFG009", files) is fires
 
 

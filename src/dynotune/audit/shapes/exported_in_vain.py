@@ -26,8 +26,8 @@ _READS = re.compile(r"(?:environ(?:\.get)?|getenv|env(?:\.\w+)?)\s*[\[(]\s*[\"']
 
 def exported_in_vain(launch: Launch, script: Script, project: Project) -> Iterator[Said]:
     asked = {name: setting for name, setting in launch.variables.items() if _SETTING.fullmatch(name)}
-    if not asked:
-        return
+    if not asked or "envsubst" in project.texts.get(launch.file, ""):
+        return  # which fills any variable into a file
     near = connected(script, project)
     read = {name for one in near for name in _READS.findall(code(one))}
     if not read or leads_out(near, project) or any(_WHOLE.search(code(one)) for one in near):
