@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 
 GIB = {
@@ -167,11 +168,17 @@ def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
 def _sees_one(job: Job, project: Project) -> bool:
     """Every command that starts it shows it one GPU: `CUDA_VISIBLE_DEVICES=0 python train.py`."""
     shown = [
-        launch.variables.get("CUDA_VISIBLE_DEVICES")
+        shows_one(launch)
         for launch in project.launches
         if launch.script in job.files and launch.file in job.files and not launch.launcher
     ]
-    return bool(shown) and all(one is not None and re.fullmatch(r"\d", str(one.value)) for one in shown)
+    return bool(shown) and all(shown)
+
+
+def shows_one(launch: Launch) -> bool:
+    """`CUDA_VISIBLE_DEVICES=0`."""
+    shown = launch.variables.get("CUDA_VISIBLE_DEVICES")
+    return shown is not None and re.fullmatch(r"\d", str(shown.value)) is not None
 
 
 _COLAB = re.compile(r"\bcolab\b", re.IGNORECASE)

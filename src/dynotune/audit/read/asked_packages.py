@@ -12,6 +12,7 @@ from dynotune.audit.regular import leaves, start_of
 _FILES = (
     "requirements*.txt",
     "requirements/*.txt",
+    "constraints*.txt",
     "Dockerfile*",
     "*.Dockerfile",
     "docker/Dockerfile*",
@@ -23,6 +24,8 @@ _MOST_BYTES = 1 << 18
 _MOST_FILES = 20
 _ONE = re.compile(r"([A-Za-z][\w.-]*)(?:\[([\w,.\- ]*)\])?(?:\s*(===?|~=|<=|>=|<|>|!=)\s*v?([0-9][\w.*]*))?")
 """Name, extras, operator, version."""
+_OF_CONDA = re.compile(r"(?<![=<>!~])=(?==?\d)(?!=)")
+"""conda's `transformers=4.40`, which pins as `==` does."""
 _INSTALLS = re.compile(r"\b(?:pip3?|uv pip)\s+install\b(.*)")
 _WITH_VALUE = frozenset({"-r", "-c", "-i", "-f", "-t", "--index-url", "--extra-index-url", "--find-links", "--target"})
 
@@ -60,6 +63,8 @@ def _listed(file: str, text: str) -> Iterator[Asked]:
     """One a line."""
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.partition("#")[0].strip().removeprefix("- ").strip()
+        if file.endswith((".yml", ".yaml")):
+            bare = _OF_CONDA.sub("==", bare, count=1)
         one = _ONE.match(bare)
         if one is not None and not bare.startswith("-") and not bare.endswith(":"):
             yield _asked(one, Place(file, number))

@@ -18,9 +18,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nmax_ste
 
 _SAVES = re.compile(
     r"save_pretrained|save_model|push_to_hub|\bsave_file\(|torch\.save|save_state|\.evaluate\(|\.predict\(|\.generate\(|pipeline\("
-    r"|save_lora|save_adapter|export|metrics|benchmark|profil"
+    r"|save_lora|save_adapter|export|metrics|benchmark|profil|log_history|training_loss|best_metric|hyperparameter_search"
+    r"|\boptuna\b|\bray\.tune|wandb\.agent"
 )
-"""What keeps the model, or uses it where it is: then nothing is lost."""
+"""What keeps the model, uses it where it is, or wants a figure of it alone: then nothing is lost."""
 
 
 def _thrown_away(job: Job, project: Project) -> bool:

@@ -19,6 +19,9 @@ _DIVIDES = re.compile(
 )
 """What may give each worker rows of its own."""
 
+_SHARES = re.compile(r"streaming[\"']?\s*[=:]\s*True|to_iterable_dataset\(|IterableDataset\.from_|from_generator\(")
+"""A stream of `datasets` shares its files out among a loader's workers by itself, also inside of another class."""
+
 _DRAWS = re.compile(r"\brandom\b|randint|randperm|shuffle|\brng\b|choice|sample\(|seed")
 """Rows that are drawn differ between workers, if not by much."""
 
@@ -32,7 +35,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     program = connected(script, project)
     sources = [code(one) for one in program]
-    if any(_DIVIDES.search(one) for one in sources) or not any(TRAINS.search(one) for one in sources):
+    if any(_DIVIDES.search(one) or _SHARES.search(one) for one in sources) or not any(
+        TRAINS.search(one) for one in sources
+    ):
         return
     streams = {node.name: (one, node, room) for one in program for node, room in _streams(one)}
     for call in loaders if streams else ():
@@ -120,7 +125,8 @@ RULE = Rule(
         " are made for one are wrong.",
         detected="E0: a `DataLoader` with two workers or more over a class of the project that is an `IterableDataset`,"
         " whose `__iter__` goes over a file or over what it holds in one order, in a program that names no worker's number."
-        " Streams that draw their rows by chance are not reported.",
+        " Streams that draw their rows by chance, and those of `datasets`, which share their files out themselves, are not"
+        " reported.",
         proven="Count the rows of one epoch.",
         deliberate=("Each epoch is meant to be as many as there are workers.",),
         sources=("PyTorch's documentation of `torch.utils.data.IterableDataset`: duplicate data by several workers",),

@@ -171,7 +171,7 @@ def _bodies(script: Script) -> dict[int, Sequence[ast.stmt]]:
 
 def _numbers(script: Script) -> set[str]:
     """What becomes a number of Python somewhere."""
-    return {found[1] for found in re.finditer(r"([\w.]+)\s*=.*(\.item\(|float\()", script.source)}
+    return {found[1] for found in re.finditer(r"(?<![\w.])([\w.]+)\s*=.{0,300}(\.item\(|float\()", script.source)}
 
 
 def _compared(

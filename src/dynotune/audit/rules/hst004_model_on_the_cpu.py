@@ -179,10 +179,16 @@ def _moved_nowhere(script: Script, project: Project) -> Iterator[Said]:
 
 def _is_left(flag: str, script: Script, project: Project) -> bool:
     """Commands start the script, and neither one of them nor a document gives the flag."""
-    started = any(launch.script == script.file for launch in project.launches)
+    starts = [launch for launch in project.launches if launch.script == script.file]
+    started = bool(starts) and not any(_hands_on(project.texts.get(one.file, "")) for one in starts)
     given = re.compile(rf"(?<![\w-])-{{1,2}}{re.escape(flag.lstrip('-'))}\b")
     texts = (text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb")))
     return started and not any(given.search(text) for text in (*texts, *project.documents.values()))
+
+
+def _hands_on(text: str) -> bool:
+    """Its own arguments: whoever starts the launcher may give it."""
+    return re.search(r"\$\{?[@*]|sys\.argv|parse_known_args", text) is not None
 
 
 def _is_trained(call: Call, script: Script) -> bool:

@@ -52,6 +52,12 @@ _TRAINS = (
     r"\b(?:train(?:s|ed|ing)?|fine-?tun\w+|tuned)\b(?! data)[^.;:()]{0,40}"
     + r"\b(?:in|with|using) (?:mixed[- ]precision )?(?:\()?"
 )
+_EVERY = (
+    r"if [^\n]*%[^\n]*:[^\n]*\n(?:[^\n]*\n){0,8}?[^\n]*\.step\("
+    r"|% [\w.\[\]\"']+ (?:!=|>) 0:\s*continue|no_sync\("
+)
+"""`if (i + 1) % 4 == 0:` above the optimizer's step."""
+
 _CAST = r"autocast|GradScaler|\bamp\b|mixed_precision|bf16|fp16|bfloat16|float16|half\(|precision"
 _FEATURES = (
     _feature(
@@ -72,8 +78,8 @@ _FEATURES = (
     _feature(
         "checkpointing",
         _told(r"(?:gradient|activation) checkpointing"),
-        r"gradient_?checkpoint|grad_?ck?pt|checkpoint_wrapper|utils\.checkpoint|utils import checkpoint|activation_?check"
-        r"|recompute|remat|checkpoint\(",
+        r"gradient_?checkpoint|grad_?(?:checkpoint|ck?pt)|checkpoint_wrapper|utils\.checkpoint|utils import checkpoint"
+        r"|activation_?check|recompute|remat|checkpoint\(",
         _PLAIN,
     ),
     _feature("LoRA", _told(r"q?lora(?: adapters?)?"), r"lora|peft|adapter"),
@@ -87,7 +93,10 @@ _FEATURES = (
         _LOOPS,
     ),
     _feature(
-        "gradient accumulation", _told(r"gradient accumulation"), r"accum|grad_?acc|micro_?(?:batch|step)", _PLAIN
+        "gradient accumulation",
+        _told(r"gradient accumulation"),
+        r"accum|grad_?acc|micro_?(?:batch|step)|" + _EVERY,
+        _PLAIN,
     ),
     _feature(
         "warm-up",

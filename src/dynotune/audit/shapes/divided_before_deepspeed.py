@@ -13,26 +13,31 @@ from dynotune.audit.place import Place
 
 _CALLED = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
 _KEY = "gradient_accumulation_steps"
+_SETS = re.compile(rf"[\"']{_KEY}[\"']\]\s*=(?!=)|[\"']{_KEY}[\"']\s*:\s*1\b|\b{_KEY}\s*=\s*1\b|set_train_batch_size\(")
+"""The script gives DeepSpeed another number than its file has."""
 
 
 def divided_before_deepspeed(script: Script, project: Project) -> Iterator[Said]:
     """`loss = engine(...).loss / 4` before `engine.backward(loss)`, with `"gradient_accumulation_steps": 4` in the file."""
     made = [call for call in script.calls if call.name == "deepspeed.initialize"]
-    if not made or "scale_wrt_gas" in script.source:
+    if not made or "scale_wrt_gas" in script.source or _SETS.search(script.source):
         return
     held = _file(script, project)
     every = held.at(_KEY) if held is not None else None
     if held is None or not isinstance(every, int) or every < 2:
         return
+    nodes = [node for node in ast.walk(script.tree) if isinstance(node, ast.Assign | ast.AugAssign | ast.Call)]
     for loop in loops(script):
         lines = range(loop.place.line, loop.place.end_line + 1)
+        steps = loop.has("backward")
         handed = {
             argument
-            for call in loop.has("backward")
+            for call in steps
             for argument in re.findall(rf"{re.escape(call.on)}\.backward\(\s*(\w+)\s*\)", loop.text)
         }
-        for node in ast.walk(script.tree):
-            if getattr(node, "lineno", 0) in lines and _divides(node, handed, every):
+        last = max((call.place.line for call in steps), default=0)  # what is divided behind it is shown
+        for node in nodes:
+            if node.lineno in lines and node.lineno <= last and _divides(node, handed, every):
                 place = place_of(script, node)
                 yield _finding(place, every, held.places.get(_KEY, Place(held.file)))
                 return

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.cards import shows_one
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import values_of
 from dynotune.audit.facts.script import Script
@@ -26,7 +27,7 @@ def divided_by_spread_gpus(script: Script, project: Project) -> Iterator[Said]:
     ]
     spread = [one for one in mapped if one.value in _SPREAD and not one.others]
     starts = [launch for launch in project.launches if launch.script == script.file]
-    alone = bool(starts) and all(not launch.launcher for launch in starts)
+    alone = bool(starts) and all(not launch.launcher and not shows_one(launch) for launch in starts)
     if len(spread) != 1 or len(mapped) != 1 or not alone:
         return
     values = values_of(script)

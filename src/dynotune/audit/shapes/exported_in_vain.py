@@ -15,20 +15,25 @@ _SETTING = re.compile(
     r"|SEQ_LEN|WARMUP(?:_STEPS|_RATIO)?|WEIGHT_DECAY|(?:GRAD(?:IENT)?_)?ACCUM\w*|LORA_(?:R|RANK|ALPHA|DROPOUT)|SEED"
     r"|MAX_STEPS|MODEL(?:_NAME|_ID|_PATH)?|BASE_MODEL|DATASET|DATA_PATH|OUTPUT_DIR"
 )
+_WHOLE = re.compile(
+    r"environ\.(?:items|keys|copy)|(?:dict|list|sorted|set)\(os\.environ|\*\*os\.environ|\bin os\.environ:"
+    r"|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*(?:[fF][\"']|[a-z_])|BaseSettings|auto_envvar_prefix|AutoEnv|\bEnvPrefix"
+)
+"""What may read any variable: all of them, one whose name is put together, or fields of a class."""
+
 _READS = re.compile(r"(?:environ(?:\.get)?|getenv|env(?:\.\w+)?)\s*[\[(]\s*[\"']([A-Z][A-Z0-9_]*)[\"']")
 
 
 def exported_in_vain(launch: Launch, script: Script, project: Project) -> Iterator[Said]:
+    asked = {name: setting for name, setting in launch.variables.items() if _SETTING.fullmatch(name)}
+    if not asked or "envsubst" in project.texts.get(launch.file, ""):
+        return  # which fills any variable into a file
     near = connected(script, project)
     read = {name for one in near for name in _READS.findall(code(one))}
-    if (
-        not read
-        or leads_out(near, project)
-        or any(re.search(r"environ\.items|dict\(os\.environ|\*\*os\.environ", code(one)) for one in near)
-    ):
+    if not read or leads_out(near, project) or any(_WHOLE.search(code(one)) for one in near):
         return
-    for name, setting in launch.variables.items():
-        if not _SETTING.fullmatch(name) or name in read or _is_used(name, project):
+    for name, setting in asked.items():
+        if name in read or _is_used(name, project):
             continue
         close = meant_by(name.lower(), {one.lower() for one in read}).upper()
         yield Finding(

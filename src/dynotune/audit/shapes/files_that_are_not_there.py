@@ -72,16 +72,24 @@ def program_that_is_not_there(launch: Launch, project: Project) -> Iterator[Said
     if not name.endswith(".py") or launch.script or re.search(r"[${}*?]", name) or name.startswith(("/", "~", "..")):
         return
     text = project.texts.get(launch.file, "") + project.documents.get(launch.file, "")
-    if re.search(r"\bcd\b|\bpushd\b|git clone|--chdir|\bWORKDIR\b|working-directory|\bwget\b|\bcurl\b", text):
-        return
-    files = [script.file for script in project.scripts if script.file.endswith(".py")]
     last = posixpath.basename(name)
-    if any(posixpath.basename(file) == last for file in files):
+    if _ELSEWHERE.search(text) or re.search(rf">\s*\S*{re.escape(last)}\b", text):
         return
+    files = [script.file for script in project.scripts]
+    if any(posixpath.basename(file).replace(".ipynb", ".py") == last for file in files):
+        return  # it lies in another folder, or is written from a notebook
+    files = [file for file in files if file.endswith(".py")]
     beside = [file for file in files if posixpath.dirname(file) == posixpath.dirname(posixpath.normpath(name))]
     close = difflib.get_close_matches(last, [posixpath.basename(file) for file in beside], 2, 0.75)
     if len(close) == 1:
         yield _finding(name, posixpath.join(posixpath.dirname(name), close[0]), launch, beside[:8])
+
+
+_ELSEWHERE = re.compile(
+    r"\bcd\b|\bpushd\b|git clone|--chdir|\bcwd\s*=|\bWORKDIR\b|working-directory|\bwget\b|\bcurl\b|nbconvert|\bcp\b|\bmv\b"
+    r"|\bln\b|\btee\b|%%writefile"
+)
+"""Commands that run in another folder, or that bring or make files first."""
 
 
 def deepspeed_that_is_not_there(project: Project) -> Iterator[Said]:

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dynotune.audit.facts.project import Asked, Project
 from dynotune.audit.facts.script import Script
@@ -39,12 +40,17 @@ def imports_that_are_gone(pinned: Sequence[Asked], project: Project) -> Iterator
 
 def _newest(package: str, project: Project) -> list[Asked]:
     """What is asked for from a release on, or without any version, and with no other bound: the newest is installed."""
+    if any(Path(project.root, name).exists() for name in _LOCKS):
+        return []
     named = [one for one in project.asked if one.name == package and _LISTS.search(one.place.file)]
     whole = [one for one in project.asked if one.name == package]
     lines = [project.texts.get(one.place.file, "").split("\n")[one.place.line - 1 :][:1] for one in whole]
     bounded = any(re.search(r"[<~@]|!=|,\s*[>=]", line.partition("#")[0]) for held in lines for line in held)
     return named[:1] if named and {one.operator for one in whole} <= {">=", ">", ""} and not bounded else []
 
+
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "requirements.lock", "Pipfile.lock")
+"""Files that say which release is installed, whatever the lists leave open."""
 
 _LISTS = re.compile(r"(?:^|/)(?:requirements[^/]*\.txt|environment[^/]*\.ya?ml|pyproject\.toml)$")
 

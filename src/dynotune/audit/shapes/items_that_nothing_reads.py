@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -15,6 +15,7 @@ _TRAINS = re.compile(r"Trainer\(|\.backward\(")
 _SHOWS = re.compile(
     r"^(?:print|pprint|wandb\.init|(?:json|yaml)\.(?:safe_)?dumps?|log(?:ger|ging)?\.info)$|\.init_trackers$"
 )
+_QUOTED = re.compile(r"[\"'](\w+)[\"']")
 _NOTES = frozenset(
     {"name", "description", "notes", "note", "comment", "version", "tags", "author", "date", "project", "title"}
 )
@@ -34,21 +35,26 @@ def items_that_nothing_reads(project: Project) -> Iterator[tuple[str, Sequence[t
                 continue
             if not any(_TRAINS.search(code(one)) for one in near) or not _by_key_alone(target.id, script, near):
                 continue
-            text = "\n".join(_without(code(one), held) if one is script else code(one) for one in near)
-            unread = [
-                (key, place_of(script, at))
-                for key, at in keys.items()
-                if not re.search(rf"[\"']{re.escape(key)}[\"']", text)
-            ]
-            unread = [one for one in unread if one[0] not in _NOTES]
+            words = _words(near, held)
+            unread = [(key, place_of(script, at)) for key, at in keys.items() if key not in words | _NOTES]
             if unread and 2 * len(unread) <= len(keys):
                 yield target.id, unread
 
 
-def _without(source: str, held: ast.Dict) -> str:
-    """A file's lines but those of the dictionary."""
-    lines = source.split("\n")
-    return "\n".join([*lines[: held.lineno - 1], *lines[(held.end_lineno or held.lineno) :]])
+def _takes_a_word(call: ast.AST) -> bool:
+    """`.get("lr", 1e-4)`."""
+    return isinstance(call, ast.Call) and bool(call.args) and isinstance(call.args[0], ast.Constant)
+
+
+def _words(near: Sequence[Script], held: ast.Dict) -> Set[str]:
+    """What strings of the program say, and what is quoted in them, but for those of the dictionary itself."""
+    own = {id(node) for node in ast.walk(held)}
+    found: set[str] = set()
+    for one in near:
+        for node in ast.walk(one.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in own:
+                found |= {node.value, *_QUOTED.findall(node.value)}
+    return found
 
 
 def _by_key_alone(name: str, script: Script, near: Sequence[Script]) -> bool:
@@ -58,6 +64,8 @@ def _by_key_alone(name: str, script: Script, near: Sequence[Script]) -> bool:
         for node in ast.walk(one.tree):
             if isinstance(node, ast.Attribute) and node.attr == name:
                 return False
+            if isinstance(node, ast.alias) and node.name == name and node.asname not in (None, name):
+                return False
             if not isinstance(node, ast.Name) or node.id != name:
                 continue
             parent = above[node]
@@ -66,8 +74,8 @@ def _by_key_alone(name: str, script: Script, near: Sequence[Script]) -> bool:
                     return False
                 continue
             by_key = isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant)
-            got = isinstance(parent, ast.Attribute) and parent.attr == "get"
-            call = above[parent] if isinstance(parent, ast.keyword) else parent
+            call = above[parent] if isinstance(parent, ast.keyword | ast.Attribute) else parent
+            got = isinstance(parent, ast.Attribute) and parent.attr == "get" and _takes_a_word(call)
             shown = isinstance(call, ast.Call) and _SHOWS.search(ast.unparse(call.func)) is not None
             if not (by_key or got or shown):
                 return False

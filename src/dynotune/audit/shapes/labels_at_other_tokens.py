@@ -10,10 +10,8 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.shapes.windows_shifted_twice import windows_shifted_twice
+from dynotune.audit.shapes.windows_shifted_twice import CAUSAL, OWN_LOSS, windows_shifted_twice
 
-_CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
-_OWN_LOSS = re.compile(r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|class \w+\([\w.]*Module\)")
 _FIRST = re.compile(r"^(?P<rows>[\w.\[\]'\"]+?)\[(?:\.\.\., |:, )?:-1\]")
 _LATER = re.compile(r"^(?P<rows>[\w.\[\]'\"]+?)\[(?:\.\.\., |:, )?1:\]")
 _WRAPS = re.compile(r"^(?:torch\.(?:tensor|as_tensor|from_numpy|LongTensor)|list|np\.array)\((.*)\)$")
@@ -30,7 +28,7 @@ def _shifted_twice(script: Script, project: Project) -> Iterator[Said]:
     if ":-1]" not in script.source or "labels" not in script.source:
         return
     sources = [code(one) for one in connected(script, project)]
-    if not any(_CAUSAL.search(one) for one in sources) or any(_OWN_LOSS.search(one) for one in sources):
+    if not any(CAUSAL.search(one) for one in sources) or any(OWN_LOSS.search(one) for one in sources):
         return
     given = _given(script)
     for node in ast.walk(script.tree):

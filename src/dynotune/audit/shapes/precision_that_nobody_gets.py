@@ -21,10 +21,10 @@ _OTHERWISE = re.compile(
     r"autocast|\.bfloat16\(|\.half\(|torch\.(?:bfloat16|float16|half)\b|[\"'](?:bfloat16|float16)[\"']|set_default_dtype"
     r"|GradScaler|\bdeepspeed\b|Fabric\(|Trainer\(\s*precision|getattr\(\s*torch"
 )
+"""What computes or loads in 16 bits without the option."""
+
 _OF_A_FILE = re.compile(r"\bdeepspeed\s*=\s*[^,)\n]*")
 """What the trainer's arguments hand on; the file is read by itself."""
-
-"""What computes or loads in 16 bits without the option."""
 
 _WHOLE = re.compile(
     r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|model_dump|\*\*\w*(?:args|cfg|config|conf|opts?|params)\b"

@@ -108,7 +108,7 @@ def _collators(script: Script) -> Iterator[ast.expr]:
                 yield node
 
 
-_SENTENCES = re.compile(r"(?<=[a-z)])[.;] |, (?:so|because|since|which) ")
+_SENTENCES = re.compile(r"(?<=[a-z)`])[.;] |, (?:so|because|since|which) ")
 """What follows says why, often by a `not`."""
 
 
@@ -133,10 +133,11 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
 
 
 def _may_be_of_another(claim: Place, program: Sequence[Script], project: Project) -> bool:
-    """Whether the project has another program that trains, and the sentence names none of this one's files (`SFT`, of
-    `sft.py`)."""
+    """Whether the project has another program that trains, or a configuration of a trainer's own, and the sentence names
+    none of this one's files (`SFT`, of `sft.py`)."""
     files = {one.file for one in program}
-    if not any(one.file not in files and TRAINS.search(code(one)) for one in project.scripts):
+    others = any(one.file not in files and TRAINS.search(code(one)) for one in project.scripts)
+    if not others and not any(job.files and not files & set(job.files) for job in project.jobs):
         return False
     line = project.documents[claim.file].split("\n")[claim.line - 1]
     said = next((one for one in _SENTENCES.split(line) if wants_answers(one)), line).lower()

@@ -11,8 +11,10 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
-_CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
-_OWN_LOSS = re.compile(r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|class \w+\([\w.]*Module\)")
+CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
+OWN_LOSS = re.compile(
+    r"cross_entropy|CrossEntropyLoss|nll_loss|compute_loss|log_softmax|shift_labels|class \w+\([\w.]*Module\)"
+)
 _WINDOW = re.compile(r"\b(?P<of>(?:self\.)?\w+)\[(?P<at>\w+):")
 _LATER = re.compile(r"\b(?P<of>(?:self\.)?\w+)\[(?P<at>\w+) \+ 1:")
 _IDS, _LABELS = "input_ids", "labels"
@@ -24,7 +26,7 @@ def windows_shifted_twice(script: Script, project: Project) -> Iterator[Said]:
         return
     program = connected(script, project)
     sources = [code(one) for one in program]
-    if not any(_CAUSAL.search(one) for one in sources) or any(_OWN_LOSS.search(one) for one in sources):
+    if not any(CAUSAL.search(one) for one in sources) or any(OWN_LOSS.search(one) for one in sources):
         return
     rooms: list[ast.AST] = [script.tree, *(one for one in ast.walk(script.tree) if isinstance(one, ast.FunctionDef))]
     for room in rooms:
@@ -54,10 +56,13 @@ def _given(room: ast.AST) -> Mapping[str, ast.expr]:
             if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                 pairs = list(zip(target.elts, value.elts, strict=False))
             for held, one in pairs:
-                moved = isinstance(held, ast.Name) and re.search(rf"\b{held.id}\b", ast.unparse(one))
-                if isinstance(held, ast.Name) and not moved:  # `x = x.cuda()` changes nothing of it
+                if isinstance(held, ast.Name) and not _speaks_of(held.id, one):  # `x = x.cuda()` changes nothing of it
                     found.setdefault(held.id, []).append(one)
     return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def _speaks_of(name: str, value: ast.expr) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(value))
 
 
 def _by_key(node: ast.Dict) -> Mapping[str, ast.expr]:

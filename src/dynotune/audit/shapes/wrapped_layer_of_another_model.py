@@ -57,6 +57,9 @@ def wrapped_layer_of_another_model(job: Job) -> Iterator[Said]:
 
 def _told(job: Job) -> tuple[object, Place] | None:
     """Of the launcher's file, the arguments' `fsdp_config`, or the argument of older releases."""
+    policy = job.setting("fsdp_auto_wrap_policy")
+    if policy is not None and "TRANSFORMER" not in str(policy.value).upper():
+        return None  # it wraps by size, or nothing
     for name in (f"fsdp_{_NAME}", _NAME):
         setting, key = job.setting(name), given(job, name)
         if setting is not None and setting.value:

@@ -2,8 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.script import Script
@@ -98,7 +99,23 @@ def accepts(
     script: Script, others: Mapping[str, Script], schemas: Schemas, words: tuple[str, ...] = ()
 ) -> Accepts | None:
     """Of all parsers that the file asks when it runs, those of files that it imports too, together; of sub-commands the one
-    that stands among `words`, the command's own. None: the file has no parser that could be read."""
+    that stands among `words`, the command's own. None: the file has no parser that could be read. It is read once, however
+    many commands start it."""
+    if not any("add_parser" in one.source for one in (script, *others.values())):
+        words = ()
+    of_libraries = (*sorted(schemas.packages.folders.items()), schemas.own)
+    key: Hashable = (words, frozenset(others), of_libraries)
+    known = _KNOWN.setdefault(script.tree, {})
+    if key not in known:
+        known[key] = _accepts(script, others, schemas, words)
+    return known[key]
+
+
+_KNOWN: WeakKeyDictionary[ast.Module, dict[Hashable, Accepts | None]] = WeakKeyDictionary()
+"""By the parsed script, as long as that is there."""
+
+
+def _accepts(script: Script, others: Mapping[str, Script], schemas: Schemas, words: tuple[str, ...]) -> Accepts | None:
     tree = with_its_parser(script, others)
     if "Parser" not in script.source and tree is script.tree:
         of_absl = flags_of_absl(script, others)

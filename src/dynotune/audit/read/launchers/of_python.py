@@ -37,15 +37,23 @@ def commands_of_python(
         if not re.search(r"subprocess|os\.system|os\.popen", script.source) or name not in modules:
             continue
         evaluator = Evaluator(modules[name], modules, configs)
+        said = _named(configs, "\n".join(evaluator.module.lines))
+        loops: Loops = {}
         for site in evaluator.module.sites:
             if evaluator.module.dotted(site.node.func) in _STARTS | _STARTS_TEXT and site.node.args:
-                found += _of_call(root, evaluator, site, scripts, configs)
+                found += _of_call(root, evaluator, site, scripts, said, loops)
     return found
 
 
 def _of_call(
-    root: Path, evaluator: Evaluator, site: Site, scripts: Mapping[str, Script], configs: Mapping[str, ConfigFile]
+    root: Path,
+    evaluator: Evaluator,
+    site: Site,
+    scripts: Mapping[str, Script],
+    said: Mapping[str, ConfigFile],
+    loops: "Loops",
 ) -> Iterator[Launch]:
+    """said: the configurations that the file speaks of. loops: over keys, of the scopes that were looked at before."""
     node, scope = _where_made(evaluator, site.node.args[0], site.scope)
     words = list(_words(evaluator, node, scope))
     file, line = evaluator.module.file, site.node.lineno
@@ -54,12 +62,13 @@ def _of_call(
         written, command = _written(evaluator, node, scope)
         line = written.lineno if command else line
     launches = read_launches(root / file, "\n" * (line - 1) + command, root) if command else []
-    said = _named(configs, "\n".join(evaluator.module.lines))
     for launch in (one for one in launches if one.script in scripts and one.script != file):
-        loops = list(_over_keys(evaluator, scope))
-        if not loops:
+        if scope.node not in loops:
+            loops[scope.node] = next(_over_keys(evaluator, scope), None)
+        keys = loops[scope.node]
+        if keys is None:
             yield launch
-        for keys in loops[:1]:
+        else:
             yield from _with_keys(launch, keys, scripts, said)
 
 
@@ -165,6 +174,9 @@ def _words(evaluator: Evaluator, node: ast.expr, scope: Scope, within: frozenset
 
 Flags = Mapping[str, str]
 """Flags without dashes, by the configuration's keys."""
+
+Loops = dict[ast.AST, tuple[Flags | None, bool] | None]
+"""The first loop over keys of each scope; None: it has none."""
 
 
 def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | None, bool]]:
