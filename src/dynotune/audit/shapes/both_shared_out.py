@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.names_of_settings import ACCUMULATION
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import RANKS, is_ranks, last_part, on_several, values_of
 from dynotune.audit.facts.script import Script
@@ -12,7 +13,6 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 
-_ACCUMULATION = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
 _BATCH = re.compile(r"^(?:global_|total_|effective_|train_)?(?:batch_size|batchsize|batch|bsz?)$", re.IGNORECASE)
 _ROUNDS = ("max", "int", "round", "math.ceil", "math.floor", "ceil", "floor")
 _SHELL = re.compile(
@@ -22,13 +22,13 @@ _SHELL = re.compile(
 
 def both_shared_out(script: Script, project: Project) -> Iterator[Said]:
     """`per_device_train_batch_size=args.batch_size // world, gradient_accumulation_steps=args.accum // world`."""
-    if not RANKS.search(script.source) or not _ACCUMULATION.search(script.source) or "/" not in script.source:
+    if not RANKS.search(script.source) or not ACCUMULATION.search(script.source) or "/" not in script.source:
         return
     values = values_of(script)
     batch, steps = [], []
     for node, held in _shared_out(script):
         name = last_part(held)
-        if _ACCUMULATION.search(name):
+        if ACCUMULATION.search(name):
             given = values.get(name, []) if isinstance(held, ast.Name) else []
             if not any(_is_quotient(one) for one in given if one is not node):
                 steps.append((node, name))
@@ -46,7 +46,7 @@ def both_shared_out_by_the_shell(launch: Launch, project: Project) -> Iterator[S
     text = project.texts.get(launch.file, "")
     found: dict[str, tuple[str, int]] = {}
     for one in _SHELL.finditer(text):
-        kind = "steps" if _ACCUMULATION.search(one[1]) else "rows" if _BATCH.match(one[1]) else ""
+        kind = "steps" if ACCUMULATION.search(one[1]) else "rows" if _BATCH.match(one[1]) else ""
         if kind and RANKS.search(one[2]):
             found.setdefault(kind, (one[1], text.count("\n", 0, one.start(1)) + 1))
     if len(found) < 2:

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.names_of_settings import ACCUMULATION
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 
-_CALLED = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
 _KEY = "gradient_accumulation_steps"
 _SETS = re.compile(rf"[\"']{_KEY}[\"']\]\s*=(?!=)|[\"']{_KEY}[\"']\s*:\s*1\b|\b{_KEY}\s*=\s*1\b|set_train_batch_size\(")
 """The script gives DeepSpeed another number than its file has."""
@@ -64,7 +64,7 @@ def _divides(node: ast.AST, handed: set[str], every: int) -> bool:
         by = first.right if isinstance(first, ast.BinOp) and isinstance(first.op, ast.Div) else None
     if by is None:
         return False
-    return (isinstance(by, ast.Constant) and by.value == every) or bool(_CALLED.search(ast.unparse(by)))
+    return (isinstance(by, ast.Constant) and by.value == every) or bool(ACCUMULATION.search(ast.unparse(by)))
 
 
 def _finding(place: Place, every: int, told: Place) -> Finding:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.cards import shows_one
+from dynotune.audit.facts.names_of_settings import ACCUMULATION
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import values_of
 from dynotune.audit.facts.script import Script
@@ -12,7 +13,6 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
-_ACCUMULATION = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
 _COUNT = re.compile(r"\bcuda\.device_count\(\)")
 
 
@@ -37,7 +37,7 @@ def divided_by_spread_gpus(script: Script, project: Project) -> Iterator[Said]:
         if isinstance(node, ast.Assign):
             held = [(one.id, node.value) for one in node.targets if isinstance(one, ast.Name)]
         for name, value in held:
-            if _ACCUMULATION.search(name) and any(_by_gpus(one, names) for one in ast.walk(value)):
+            if ACCUMULATION.search(name) and any(_by_gpus(one, names) for one in ast.walk(value)):
                 shown = ast.unparse(value)
                 yield Finding(
                     f"`{name} = {shown}` divides by the GPUs as if each had rows of its own, and"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.names_of_settings import ACCUMULATION
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import is_ranks, last_part, values_of
 from dynotune.audit.facts.script import Script
@@ -15,7 +16,6 @@ from dynotune.audit.facts.together import reached
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 
-_ACCUMULATION = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
 _EACH = re.compile(
     r"^(per_device_(train_)?|micro_|mini_|train_)?(batch_size|batch|bsz?)$|^(micro_batch|mbs)$", re.IGNORECASE
 )
@@ -54,7 +54,7 @@ def _divided(script: Script) -> Iterator[tuple[ast.AST, str]]:
         else:
             continue
         name = last_part(left)
-        if not _ACCUMULATION.search(name) or not is_ranks(right):
+        if not ACCUMULATION.search(name) or not is_ranks(right):
             continue
         given = values.get(name, []) if values is not None else []
         if isinstance(left, ast.Name) and any(isinstance(one, ast.BinOp) for one in given):

@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Collection
 
+from dynotune.audit.facts.names_of_settings import SAME
+
 _SAME = (
-    ("lr", "learning_rate"),
-    ("epochs", "num_epochs", "num_train_epochs", "n_epochs", "max_epochs"),
+    *SAME.values(),
     (
         "batch_size",
         "bs",
@@ -16,9 +17,7 @@ _SAME = (
         "micro_batch_size",
     ),
     ("model", "model_name", "model_name_or_path", "base_model", "model_path", "model_id"),
-    ("max_length", "max_len", "max_seq_length", "max_seq_len", "seq_len", "seq_length", "block_size", "cutoff_len"),
     ("output_dir", "out_dir", "output", "out", "save_dir", "output_path"),
-    ("gradient_accumulation_steps", "grad_accum", "accum", "accum_steps", "grad_accum_steps", "accumulation_steps"),
     ("data", "dataset", "data_path", "dataset_name", "train_file", "train_data", "data_file", "dataset_path"),
     ("warmup", "warmup_steps", "num_warmup_steps"),
     ("weight_decay", "wd"),
@@ -26,7 +25,7 @@ _SAME = (
     ("lora_r", "lora_rank", "rank", "r"),
     ("workers", "num_workers", "dataloader_num_workers"),
 )
-"""Words of one meaning."""
+"""Words of one meaning, or nearly: a program with one of them is not asked for another by mistake."""
 
 _PREFIX = re.compile(r"^(?:use|enable|with|do|apply)_")
 

@@ -3,18 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dynotune.audit.facts.names_of_settings import SAME
 from dynotune.audit.facts.project import Project
 from dynotune.audit.place import Place
 
 _MEANS: Mapping[str, str] = {
-    **dict.fromkeys(("lr", "learning_rate"), "learning_rate"),
-    **dict.fromkeys(("epochs", "num_epochs", "num_train_epochs"), "num_train_epochs"),
-    **dict.fromkeys(("accum", "grad_accum", "gradient_accumulation_steps"), "gradient_accumulation_steps"),
+    **{word: name for name, words in SAME.items() for word in words},
     **dict.fromkeys(("grad_clip", "clip_grad", "clip_grad_norm", "max_grad_norm"), "max_grad_norm"),
     **dict.fromkeys(("grad_checkpointing", "checkpointing", "gradient_checkpointing"), "gradient_checkpointing"),
     **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "lr_scheduler_type"),
     **dict.fromkeys(("label_smoothing", "label_smoothing_factor"), "label_smoothing_factor"),
-    **dict.fromkeys(("max_len", "max_seq_len", "max_seq_length", "max_length"), "max_length"),
     **{
         name: name
         for name in (
