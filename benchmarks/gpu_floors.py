@@ -27,7 +27,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import shapes
 from benchmarks.gpu_engagement import LORA
-from benchmarks.peers.arm import rehearsed
+from benchmarks.peers.arm import ON_CPU, rehearsed
 from benchmarks.peers.rows import ROWS, Row, who
 from benchmarks.peers.work import SHAPES, common, rows_of, tokenizer_of
 from benchmarks.whole_file import write_json
@@ -51,7 +51,7 @@ def config_of(
     shapes.config_of(SHAPES["dry" if dry else row.shape]).save_pretrained(model)
     data.write_text("".join(json.dumps(one) + "\n" for one in rows_of(row, shared, tokenizer)), encoding="utf-8")
     made = DPOConfig if row.pairs else SFTConfig
-    small = {"bf16": False, "use_cpu": True} if dry else {}
+    small = ON_CPU if dry else {}
     more = {"on_bad_row": "skip"} if row.pairs else {}
     return made(
         model_name_or_path=str(model), tokenizer_name_or_path=str(folder / "tokenizer"), random_weights=True,
@@ -149,6 +149,7 @@ def main() -> int:
     for name in names:
         if time.perf_counter() - started + longest > args.seconds:
             result["rows"][name] = {"left_out": f"no time was left: a row took {longest:.0f} s"}
+            write_json(args.output / "floors.json", result)
             print(f"{name}: left out, no time")
             continue
         began = time.perf_counter()
@@ -159,7 +160,6 @@ def main() -> int:
             print(result["rows"][name]["failed"], flush=True)
         longest = max(longest, time.perf_counter() - began)
         write_json(args.output / "floors.json", result)
-    write_json(args.output / "floors.json", result)
     return int(any("failed" in row for row in result["rows"].values()))
 
 

@@ -20,6 +20,7 @@ from benchmarks.peers.rows import ROWS, Row, who
 from benchmarks.peers.work import adapter, common, examples_per_step, model_of, rows_of, same_start, tokenizer_of
 
 DRY = {"max_length": 256, "per_device_train_batch_size": 2}
+ON_CPU = {"bf16": False, "use_cpu": True}
 MARK = "RESULT "
 
 
@@ -34,7 +35,7 @@ def measure(row: Row, arm: str, shared: Path | None, dry: bool = False) -> dict[
     row = rehearsed(row) if dry else row
     weights = settings.pop("weights", "bfloat16")
     if dry:
-        small = {"bf16": False, "use_cpu": True}
+        small = ON_CPU
         weights = "float32"
         settings = {key: value for key, value in settings.items() if key not in {*DRY, "gradient_accumulation_steps"}}
     attention = settings.pop("attn", "sdpa")

@@ -1,12 +1,16 @@
 """Promise: a remedy gives another attention in the words of the trainer that is asked: its fix is a file that it takes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.project import Project
 from dynotune.audit.fix.apply import proposed
 from tests.audit.made_up import audited
+from tests.audit.rules.facts import a_job, a_machine, findings
 
 AXOLOTL = """base_model: Qwen/Qwen2.5-7B
 datasets: [{{path: data.jsonl, type: alpaca}}]
@@ -64,3 +68,12 @@ def test_the_fix_is_one_that_the_trainer_takes(
     after = yaml.safe_load(text)
     before = yaml.safe_load(files["train.yml"])
     assert {key: value for key, value in after.items() if before.get(key) != value} == keys
+
+
+def test_a_missing_package_is_told_in_the_trainers_words() -> None:
+    job, machine = a_job(Trainer.AXOLOTL, attn_implementation="flash_attention_2"), a_machine()
+    own = replace(job.settings["attn_implementation"], given_as="flash_attention", given_value=True)
+    job = replace(job, settings={"attn_implementation": own})
+    (found,) = findings("ATT002", machine, Project(".", [job], environment=machine))
+    assert found.message.startswith("`flash_attention: true` is asked for")
+    assert found.remedy.text.endswith("or set `sdp_attention: true` in the place of `flash_attention`.")

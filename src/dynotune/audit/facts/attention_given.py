@@ -19,14 +19,12 @@ def as_given(job: Job, used: str) -> str:
 
 
 def give_attention(job: Job, wanted: str) -> tuple[str, tuple[Change, ...]]:
-    """What to do, as an imperative sentence without its full stop, and the edit. wanted: `sdpa` or `flash_attention_2`."""
+    """What to set, for a sentence that begins so, and the edit. wanted: `sdpa` or `flash_attention_2`."""
     called = job.called(KEY)
     if job.trainer is Trainer.AXOLOTL and not (job.is_given(KEY) and called == KEY):
         switch = _SWITCHES[wanted]
         if not job.is_given(KEY):
-            return f"Set `{switch}: true`", (Change(Edit.SET, job.home, switch, True),)
-        return f"Write `{switch}: true` in the place of `{called}`", (
-            Change(Edit.RENAME, job.place(KEY), called, to=switch),
-        )
+            return f"`{switch}: true`", (Change(Edit.SET, job.home, switch, True),)
+        return f"`{switch}: true` in the place of `{called}`", (Change(Edit.RENAME, job.place(KEY), called, to=switch),)
     value = _OF_LLAMA_FACTORY.get(wanted, wanted) if job.trainer is Trainer.LLAMA_FACTORY else wanted
-    return f"Set `{called}: {value}`", (job.set(KEY, value),)
+    return f"`{called}: {value}`", (job.set(KEY, value),)

@@ -50,7 +50,7 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     told, changes = give_attention(job, "flash_attention_2")
     remedy = Remedy(
         Risk.SAFE if works else Risk.OPERATIONAL,
-        told + ("." if works else ", once flash-attn works on the machine (`dynotune env --accelerators`)."),
+        f"Set {told}" + ("." if works else ", once flash-attn works on the machine (`dynotune env --accelerators`)."),
         changes if works else (),
         breaks="" if works else "Without the package the run stops, or falls back.",
         measure="dynotune profile -- python train.py",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import attention
+from dynotune.audit.facts.attention_given import as_given, give_attention
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -45,15 +46,14 @@ def check(environment: Environment, project: Project) -> Iterator[Said]:
 def _finding(job: Job, asked: str, name: str, wrong: str, *, tried: bool) -> Finding:
     quiet = job.trainer is Trainer.LLAMA_FACTORY
     then = "it warns once and trains with sdpa" if quiet else "loading the model stops with an error"
-    key = job.called("attn_implementation")
     return Finding(
-        f"`{key}: {asked}` is asked for, and {name} {wrong}: {then}.",
+        f"`{as_given(job, asked)}` is asked for, and {name} {wrong}: {then}.",
         place=job.place("attn_implementation"),
         evidence=Evidence(Level.PROBED if tried else Level.RESOLVED, {"asked": asked, name: wrong}),
         stake=Stake(AtStake.TIME) if quiet else Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.OPERATIONAL,
-            f"Install a build of {name} for this PyTorch and CUDA, or set `{key}: sdpa`.",
+            f"Install a build of {name} for this PyTorch and CUDA, or set {give_attention(job, 'sdpa')[0]}.",
             effort=Effort.MINUTES,
             breaks="Without it, packed rows meet a dense mask (ATT001).",
         ),

@@ -45,7 +45,7 @@ def _asked_for(job: Job) -> Iterator[Said]:
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
             Risk.SAFE,
-            f"{told}.",
+            f"Set {told}.",
             changes,
             measure="dynotune profile -- python train.py",
         ),

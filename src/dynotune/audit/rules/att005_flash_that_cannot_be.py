@@ -109,7 +109,7 @@ def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.SAFE,
-            f"{told}.",
+            f"Set {told}.",
             changes,
             measure="python -c 'import torch; print(torch.cuda.get_device_capability())'",
         ),
@@ -218,7 +218,7 @@ def _in_float32(job: Job) -> Iterator[Said]:
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.NUMERIC,
-            f"Set `{job.called('bf16')}: true`, or `{job.called('attn_implementation')}: sdpa` to stay in float32.",
+            f"Set `{job.called('bf16')}: true`, or {give_attention(job, 'sdpa')[0]} to stay in float32.",
             (job.set("bf16", True),),
             accuracy="Matrix products round to bfloat16; the weights stay float32.",
         ),
