@@ -5,6 +5,7 @@ withdrawn, suspect, left unresolved or measured without the speed-up being engag
 nobody compared, which may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
 """
 
+import math
 from collections.abc import Iterator
 from functools import cache
 
@@ -39,17 +40,14 @@ def effects_of(machine: Machine, work: str, parameters: int, history: History | 
     def found() -> dict[str, Effect]:
         effects: dict[str, Effect] = {}
         for result in (history or History()).newest(machine, work, DEFINITIONS, MOST):
-            if not _alike(result.model.get("parameters"), parameters):
+            theirs = result.model.get("parameters")
+            if not isinstance(theirs, int) or not math.isclose(theirs, parameters, rel_tol=SIZES_APART):
                 continue
             for name, effect in _effects(result):
                 effects.setdefault(name, effect)
         return effects
 
     return lambda name: found().get(name)
-
-
-def _alike(theirs: object, parameters: int) -> bool:
-    return isinstance(theirs, int) and abs(theirs - parameters) <= SIZES_APART * max(theirs, parameters)
 
 
 def _effects(result: Result) -> Iterator[tuple[str, Effect]]:
