@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.memory import (
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from dynotune.plan.plan import Plan
     from dynotune.speedups.choose import Decision
     from dynotune.speedups.installed import Installed
+
+Counted = TypeVar("Counted")
+
+BESIDE_A_MODEL = GIB // 16
+"""Bytes that a process may hold on a device beside the weights before it is asked whether something else lies there."""
 
 CONTEXT = GIB // 2
 """What CUDA and its libraries take of a device before the first tensor."""
@@ -68,6 +73,9 @@ class StepMemory:
     planned: "PlannedSpeedups | None" = None
     """The speed-ups with which it was counted; None where they stand in a model that is loaded."""
 
+    _sums: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was summed over the parameters, by name: the same for every size and policy."""
+
     @property
     def per_token(self) -> PerToken:
         return self.instead.get(self.policy, self.counted).under(self.policy)
@@ -83,11 +91,15 @@ class StepMemory:
         That is when the head works on its first logits, when the backward pass begins or comes to the first layer, or in the
         update. accumulates: a step has several micro-batches, so that gradients of the first are there while the next runs.
         """
-        always = [
-            *weights(self.model, self.precision.compute_bf16),
-            optimizer_states(self.model, self.config.optim, self.config.optim_args),
-        ]
-        whole = gradients(self.model)
+        always = self._once(
+            "always",
+            lambda: [
+                *weights(self.model, self.precision.compute_bf16),
+                optimizer_states(self.model, self.config.optim, self.config.optim_args),
+            ],
+        )
+        whole = self._once("gradients", lambda: gradients(self.model))
+        late = self._once("gradients but the embedding's", lambda: gradients_but_embedding(self.model))
         # In the first micro-batch of a step there are none but the head's own, which the head counts.
         before = whole if accumulates else replace(whole, bytes=0)
         head, gone = self._head(tokens, label_share, packed), activations(self.per_token, 0, working=False)
@@ -98,10 +110,17 @@ class StepMemory:
         moments = [
             [before, activations(self.per_token, tokens, working=False), head],
             [before, activations(self.per_token, tokens, working=True), incoming],
-            [gradients_but_embedding(self.model), activations(at_the_end, tokens, working=True), incoming],
+            [late, activations(at_the_end, tokens, working=True), incoming],
             [whole, gone, nothing],
         ]
         return [*always, *max(moments, key=lambda parts: sum(part.bytes for part in parts))]
+
+    def _once(self, name: str, count: Callable[[], Counted]) -> Counted:
+        """Sixteen sizes are asked about before a first step; going over a 7B's modules for each took half a second."""
+        if name not in self._sums:
+            self._sums[name] = count()
+        counted: Counted = self._sums[name]
+        return counted
 
     def _head(self, tokens: int, label_share: float, packed: bool) -> Part:
         from dynotune.model.head.chunks import chunks
@@ -145,8 +164,9 @@ def live_memory(
     free = 0
     if on_gpu:
         # A model of before, of another run in this process, stands in cycles that hold its memory until they are collected:
-        # with it, a card of 141 GB once had no room for activations of 31.
-        gc.collect()
+        # with it, a card of 141 GB once had no room for activations of 31. Collecting takes 0.3 s: only where something is.
+        if torch.cuda.memory_allocated(device) > weights(model, compute_bf16=False)[0].bytes + BESIDE_A_MODEL:
+            gc.collect()
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         free = torch.cuda.mem_get_info(device)[0] + kept
     return memory, free

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.elementwise.alike import Verdicts, likeness, once_for_alike
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -81,9 +82,11 @@ def is_candidate(module: nn.Module) -> bool:
     return names.issuperset(APART) or names.issuperset(TOGETHER)
 
 
-def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> FusedGate | str:
+def fused_gate(
+    module: nn.Module, kernels: Kernels, compute: torch.dtype, verdicts: Verdicts | None = None
+) -> FusedGate | str:
     """The forward that stands in for that of `module`, a candidate, or why there is none. In a skeleton, which computes
-    nothing, they are not compared."""
+    nothing, they are not compared. verdicts: of modules before it."""
     names = {name for name, _ in module.named_children()}
     together = not names.issuperset(APART)
     linears = TOGETHER if together else APART
@@ -97,16 +100,23 @@ def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     if device.type == "meta":
         return FusedGate(module, kernels, together, tanh=False, proven=(compute, torch.float32))
     shapes = [(ROWS, 2 * width)] if together else [(ROWS, width), (ROWS, width)]
-    inputs = [2 * random(shape, i, device) for i, shape in enumerate(shapes)]
 
-    def own(*projected: Tensor) -> Tensor:
-        return _by_itself(module, linears, projected)
+    def judge() -> tuple[bool, str | None]:
+        """Whether its GELU is by tanh, and how the kernel differs from it."""
+        inputs = [2 * random(shape, i, device) for i, shape in enumerate(shapes)]
 
-    with torch.no_grad():
-        right = own(*inputs)
-        off = [float((reference(tanh, *inputs) - right).norm()) for tanh in (False, True)]
-    fused = FusedGate(module, kernels, together, tanh=off[1] < off[0], proven=(compute, torch.float32))
-    return why_different(own, fused.between, inputs, [True] * len(inputs), [compute] * len(inputs)) or fused
+        def own(*projected: Tensor) -> Tensor:
+            return _by_itself(module, linears, projected)
+
+        with torch.no_grad():
+            right = own(*inputs)
+            off = [float((reference(tanh, *inputs) - right).norm()) for tanh in (False, True)]
+        fused = FusedGate(module, kernels, together, tanh=off[1] < off[0], proven=(compute, torch.float32))
+        return fused.tanh, why_different(own, fused.between, inputs, [True] * len(inputs), [compute] * len(inputs))
+
+    like = likeness(module, but=linears)
+    tanh, reason = once_for_alike(verdicts, like and (like, width), judge)
+    return reason or FusedGate(module, kernels, together, tanh=tanh, proven=(compute, torch.float32))
 
 
 def reference(tanh: bool, *projected: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.model.another_kind import by_reason
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise import gate, norm, rotary
+from dynotune.model.elementwise.alike import Verdicts
 from dynotune.model.elementwise.usable import Kernels, usable
 
 KINDS = {"RMSNorm": norm.is_candidate, "gated activation": gate.is_candidate, "rotary embedding": rotary.is_candidate}
@@ -91,15 +92,15 @@ def install(
     compared: what came of comparing modules of this model, of calls before this one too: none is compared twice.
 
     `compute` is the dtype that activations have. Each module's own forward is compared with the kernel on random inputs,
-    with gradients, in float32 and in `compute`; where they differ it stays. Modules, names, parameters and files stay as
-    they are, and so does the random state. Without a GPU nothing happens.
+    with gradients, in float32 and in `compute`, or that of one that is alike; where they differ it stays. Modules, names,
+    parameters and files stay as they are, and so does the random state. Without a GPU nothing happens.
     """
     device = next(model.parameters()).device
     found = kernels or usable(device)
     if not isinstance(found, Kernels):
         return Engaged(called=called, why_not=found)
     engaged, widths = Engaged(called=called), rotary.table_widths(model)
-    known = {} if compared is None else compared
+    known, verdicts = {} if compared is None else compared, dict[Hashable, Any]()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a module that is tried out may draw
         for kind, name, module in _candidates(model, kinds):
@@ -107,7 +108,7 @@ def install(
             if replacement is None:
                 of = called, kind, name, id(module), compute
                 if of not in known:  # with the module, whose number is then nobody else's
-                    known[of] = module, _replacement(kind, module, found, compute, widths)
+                    known[of] = module, _replacement(kind, module, found, compute, widths, verdicts)
                 _, replacement = known[of]
             if isinstance(replacement, str):
                 if kind != "RMSNorm" or norm.calls_itself_one(module):
@@ -139,13 +140,13 @@ def _why_not(module: nn.Module, compute: torch.dtype, device: torch.device) -> s
 
 
 def _replacement(
-    kind: str, module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int]
+    kind: str, module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int], verdicts: Verdicts
 ) -> tuple[Any, Any] | str:
     """What answers, and what becomes the forward, or why nothing does."""
     try:
         if kind == "rotary embedding":
-            return rotary.fused_rotary(module, kernels, compute, widths)
-        found = (norm.fused_norm if kind == "RMSNorm" else gate.fused_gate)(module, kernels, compute)
+            return rotary.fused_rotary(module, kernels, compute, widths, verdicts)
+        found = (norm.fused_norm if kind == "RMSNorm" else gate.fused_gate)(module, kernels, compute, verdicts)
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
     except FOREIGN + kernels.failures as error:

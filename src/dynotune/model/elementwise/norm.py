@@ -8,6 +8,7 @@ from torch.func import functional_call
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.elementwise.alike import Verdicts, likeness, once_for_alike
 from dynotune.model.elementwise.only_cast import rounds
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
@@ -137,8 +138,10 @@ def calls_itself_one(module: nn.Module) -> bool:
     return type(module).__name__.endswith("RMSNorm")
 
 
-def fused_norm(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> FusedNorm | str:
-    """The forward that stands in for that of `module`, a candidate, or why there is none."""
+def fused_norm(
+    module: nn.Module, kernels: Kernels, compute: torch.dtype, verdicts: Verdicts | None = None
+) -> FusedNorm | str:
+    """The forward that stands in for that of `module`, a candidate, or why there is none. verdicts: of modules before it."""
     weight = module._parameters.get("weight")
     names = [name for name, _ in module.named_parameters()]
     if weight is None or names != ["weight"] or weight.ndim != 1:
@@ -152,23 +155,33 @@ def fused_norm(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     floats = _floats(module)
     if len(floats) != 1:
         return "its epsilon cannot be told"
+    low = compute, weight.dtype
+    like = likeness(module)
+    (offset, round_first), reason = once_for_alike(verdicts, like, lambda: _verdict(module, kernels, floats[0], low))
+    if reason:
+        return reason
+    fused = FusedNorm(module, kernels, floats[0], offset, round_first)
+    fused.proven = {low, (torch.float32, torch.float32)}
+    return fused
+
+
+def _verdict(
+    module: nn.Module, kernels: Kernels, eps: float, low: tuple[torch.dtype, torch.dtype]
+) -> tuple[tuple[float, bool], str | None]:
+    """The form of `module`, and how the kernel differs from it. low: the dtypes of input and weight in working precision."""
+    weight = module._parameters["weight"]
+    assert weight is not None
     inputs = _inputs(weight)
-    low = (compute, weight.dtype)
 
     def own(x: Tensor, w: Tensor) -> Any:
         return functional_call(module, {"weight": w}, (x,))
 
-    offset, round_first = _form(own, [x.to(dtype) for x, dtype in zip(inputs, low, strict=True)], floats[0])
-    fused = FusedNorm(module, kernels, floats[0], offset, round_first)
+    form = _form(own, [x.to(dtype) for x, dtype in zip(inputs, low, strict=True)], eps)
 
     def ours(x: Tensor, w: Tensor) -> Any:
-        return fused.apply(x, w, *fused.form)
+        return kernels.rms_norm.apply(x, w, eps, *form)
 
-    reason = why_different(own, ours, inputs, (True, weight.requires_grad), low)
-    if reason:
-        return reason
-    fused.proven = {low, (torch.float32, torch.float32)}
-    return fused
+    return form, why_different(own, ours, inputs, (True, weight.requires_grad), low)
 
 
 def reference(x: Tensor, weight: Tensor, eps: float, offset: float, round_first: bool) -> Tensor:

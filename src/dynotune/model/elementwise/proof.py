@@ -16,8 +16,9 @@ Dtypes = Sequence[torch.dtype]
 
 
 def random(shape: Sequence[int], seed: int, device: torch.device) -> Tensor:
-    """Standard normal float32 of a generator of its own: the run's random state stays as it is."""
-    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)).to(device)
+    """Standard normal float32 of a generator of its own, on the device: the run's random state stays as it is, and a host
+    takes 0.1 s to draw what one layer of a 7B is compared on."""
+    return torch.randn(tuple(shape), generator=torch.Generator(device).manual_seed(seed), device=device)
 
 
 def why_different(

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.elementwise.alike import Verdicts, once_for_alike
 from dynotune.model.elementwise.only_cast import rounds
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
 TOKENS = 5
 Pair = tuple[Tensor, Tensor]
+Shapes = tuple[tuple[int, ...], ...]
 
 
 class FusedRotary:
@@ -99,11 +101,11 @@ def table_widths(model: nn.Module) -> set[int]:
 
 
 def fused_rotary(
-    module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int]
+    module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int], verdicts: Verdicts | None = None
 ) -> tuple[FusedRotary, Forward] | str:
     """What stands in for the rotary function of `module`, a candidate, and the forward that calls it, or why there is none.
 
-    `widths`: how many dimensions of a head the model's tables rotate.
+    `widths`: how many dimensions of a head the model's tables rotate. verdicts: of functions before it.
     """
     forward: Any = type(module).forward
     names = functions_called(module)
@@ -117,28 +119,24 @@ def fused_rotary(
     parameter = next(module.parameters(), None)
     if parameter is None:
         return "it has no parameters"
-    inputs = _inputs(module, parameter.device, kernels.half_tables)
-    d = inputs[0].shape[-1]
+    shapes = _shapes(module)
+    d = shapes[0][-1]
     if widths and d not in widths:
         return OfAnotherKind(f"it rotates {' or '.join(map(str, sorted(widths)))} of {d} dimensions")
 
-    def own(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
-        return original(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]
-
-    def ours(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
-        return fused.apply(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]
-
-    reasons: dict[torch.dtype, str] = {}
     # Under autocast a model with float32 weights brings float32 tables to queries of lower precision.
-    for tables in dict.fromkeys((compute, torch.float32)):
-        low = compute, compute, tables, tables
-        reason = why_different(own, ours, inputs, (True, True, False, False), low)
-        if reason:
-            reasons[tables] = reason
-        else:
+    of_tables = tuple(dict.fromkeys((compute, torch.float32)))
+    device = parameter.device
+    reasons = once_for_alike(
+        verdicts,
+        (original, shapes, device),  # what the module is else does not matter to the function
+        lambda: {tables: _why_different(original, kernels, shapes, device, compute, tables) for tables in of_tables},
+    )
+    if reason := reasons[compute]:
+        return reason
+    for tables in of_tables:
+        if reasons[tables] is None:
             fused.proven |= {(compute, tables), (torch.float32, torch.float32)}
-    if compute in reasons:
-        return reasons[compute]
     seen = {**forward.__globals__, name: fused}
     changed = FunctionType(forward.__code__, seen, forward.__name__, forward.__defaults__, forward.__closure__)
     changed.__kwdefaults__ = forward.__kwdefaults__
@@ -155,14 +153,38 @@ def functions_called(module: nn.Module) -> list[str]:
     return [n for n in forward.__code__.co_names if "rotary" in n and callable(forward.__globals__.get(n))]
 
 
-def _inputs(module: nn.Module, device: torch.device, half_tables: bool) -> list[Tensor]:
-    """Of the model's own head counts where it says them: what is compiled to be compared is then what runs."""
+def _why_different(
+    original: Callable[..., Pair],
+    kernels: Kernels,
+    shapes: Shapes,
+    device: torch.device,
+    compute: torch.dtype,
+    tables: torch.dtype,
+) -> str | None:
+    """How the kernel differs from a rotary function, for queries in `compute` and tables in `tables`."""
+
+    def own(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
+        return original(query.transpose(1, 2), key.transpose(1, 2), cos, sin)
+
+    def ours(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
+        return kernels.rotary.apply(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]
+
+    inputs = _inputs(shapes, device, kernels.half_tables)
+    return why_different(own, ours, inputs, (True, True, False, False), (compute, compute, tables, tables))
+
+
+def _shapes(module: nn.Module) -> Shapes:
+    """Of query, key and tables, by the model's own head counts where it says them: what is compiled to be compared is then
+    what runs."""
     config: Any = getattr(module, "config", None)
     heads = getattr(config, "num_attention_heads", None) or 3
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     d = getattr(module, "head_dim", None) or 64
-    shapes = (1, TOKENS, heads, d), (1, TOKENS, key_heads, d), (1, TOKENS, d), (1, TOKENS, d)
+    return (1, TOKENS, heads, d), (1, TOKENS, key_heads, d), (1, TOKENS, d), (1, TOKENS, d)
+
+
+def _inputs(shapes: Shapes, device: torch.device, half_tables: bool) -> list[Tensor]:
     query, key, *tables = (random(shape, i, device) for i, shape in enumerate(shapes))
     if half_tables:
-        tables = [table[..., : d // 2].repeat(1, 1, 2) for table in tables]
+        tables = [table[..., : table.shape[-1] // 2].repeat(1, 1, 2) for table in tables]
     return [query, key, *tables]
