@@ -155,6 +155,9 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     found.modules.started_with = {
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
     }
+    found.modules.started_variously = frozenset(
+        name for name, (with_, *others) in by_script.items() if any(one != with_ for one in others)
+    )
     for name, script in found.scripts.items():
         of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
     sources = Sources(found.configs, found.scripts, of_scripts, schemas, found.allocations)

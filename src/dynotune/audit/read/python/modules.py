@@ -19,6 +19,9 @@ class Modules(dict[str, Module]):
         """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
         belongs to none. Only what all of them agree on."""
 
+        self.started_variously: frozenset[str] = frozenset()
+        """Scripts that several commands start, each with flags of its own."""
+
         self.takes: Callable[[str, str], bool | None] = lambda name, key: None
         """Whether a library's configuration class, by its qualified name, takes a key. None: no class that is known."""
 
@@ -44,6 +47,7 @@ class Modules(dict[str, Module]):
         other.update(self)
         other.takes = self.takes
         other.started_with = {**self.started_with, file: with_}
+        other.started_variously = self.started_variously - {file}
         return other
 
     def calls_of(self, name: str) -> list[tuple[Module, Site]]:
