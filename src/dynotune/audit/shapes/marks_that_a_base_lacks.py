@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from dynotune.audit.facts.asked import given
+from dynotune.audit.facts.asked import given, version
 from dynotune.audit.facts.job import GivenKey, Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -121,11 +121,12 @@ def _written(script: Script) -> Iterator[tuple[ast.AST, str]]:
 def _finding(job: Job, theirs: str, who: str, place: Place, model: str) -> Finding:
     begins, ends = _MARKS[theirs]
     adapters = job.get("use_peft") is not False
+    adds = "new_special_tokens" if (version(job, "llamafactory") or (1,)) < (0, 9, 3) else "add_special_tokens"
     trained = ", and train the embedding and the head for them (`modules_to_save`)" if adapters else ""
     how = {
         Trainer.AXOLOTL: f'Add them: `tokens: ["{begins}"]` and `special_tokens: {{eos_token: "{ends}"}}`, with'
         " `lora_modules_to_save: [embed_tokens, lm_head]` where adapters are trained",
-        Trainer.LLAMA_FACTORY: f"Add them (`add_special_tokens: {begins},{ends}`, `resize_vocab: true`), with"
+        Trainer.LLAMA_FACTORY: f"Add them (`{adds}: {begins},{ends}`, `resize_vocab: true`), with"
         " `additional_target: embed_tokens,lm_head` where adapters are trained",
     }.get(job.trainer, f"Add them (`tokenizer.add_special_tokens`, `model.resize_token_embeddings`){trained}")
     then = "each falls into pieces of text, and no turn ends with the token that generation stops at"
