@@ -65,3 +65,40 @@ def test_windows_of_what_lies_in_memory(
     text = WINDOWS.format(reads=reads, gets=gets, made=made.format(workers))
     codes = [one.code for one in audited(tmp_path, {"train.py": text}).findings]
     assert ("HST051" in codes) is found
+
+
+LISTED = """import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+loader = DataLoader(Rows(rows), batch_size=8, num_workers={workers}, collate_fn=lambda rows: {collates})
+for batch in loader:
+    loss = model(batch.cuda()).loss
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "collates", "found"),
+    [
+        (8, "torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)", True),
+        (4, "torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)", False),
+        (8, "tokenizer(rows, padding=True, return_tensors='pt')", False),
+    ],
+)
+def test_a_lambda_that_pads_is_little_work(tmp_path: Path, workers: int, collates: str, found: bool) -> None:
+    text = LISTED.format(workers=workers, collates=collates)
+    codes = [one.code for one in audited(tmp_path, {"train.py": text}).findings]
+    assert ("HST051" in codes) is found

@@ -137,7 +137,7 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
         if workers is None or not isinstance(workers.value, int) or workers.value < (MANY_TO_PAD if collate else MANY):
             continue
-        if collate is not None and not _only_pads(script, project):
+        if collate is not None and not _pads_in_a_lambda(script, call) and not _only_pads(script, project):
             continue
         first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?([\w.]+)(\()?", text_at(script, call.place))
         made = first[1] if first and first[2] else ""  # made in the call itself
@@ -192,6 +192,12 @@ def _only_pads(script: Script, project: Project) -> bool:
         if isinstance(node, ast.FunctionDef) and re.search(r"__call__|collate", node.name)
     ]
     return bool(found) and not any(_WORKS.search(ast.unparse(node)) for node in found)
+
+
+def _pads_in_a_lambda(script: Script, call: Call) -> bool:
+    """`collate_fn=lambda rows: pad_sequence(rows, batch_first=True)`."""
+    given = argument(script, call, "collate_fn")
+    return isinstance(given, ast.Lambda) and not _WORKS.search(ast.unparse(given))
 
 
 def _of_a_trainer(job: Job, project: Project) -> Iterator[Finding]:
