@@ -121,7 +121,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
         return
     program = f"{launch.script} {taken.command}".strip()
     yield from _of_values(launch, taken, program, project.pinned("torch"))
-    for name, setting in launch.flags.items():
+    for name, setting in {**launch.perhaps, **launch.flags}.items():
         if name in OF_LAUNCHERS or len(name) == 1 or _is_short(setting.place.key, taken):
             continue
         if taken.takes(name):

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +11,7 @@ from dynotune.audit.facts.setting import Setting
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.command import flags_of, named_configs, plain, take_apart
 from dynotune.audit.read.launchers.makefile import recipes
-from dynotune.audit.read.launchers.shell import Command, Shell
+from dynotune.audit.read.launchers.shell import Command, Shell, Word
 from dynotune.audit.regular import leaves, start_of
 
 __all__ = ["read_launches"]
@@ -68,7 +68,15 @@ def _launch(command: Command, file: str, root: Path, made: Set[str]) -> Iterator
         " ".join(started.launchers),
         started.launcher_flags,
         {name: Setting(name, plain(word.text), word.place) for name, word in started.variables.items()},
+        perhaps=_perhaps(command, rest[:ends], flags),
     )
+
+
+def _perhaps(command: Command, rest: Sequence[Word], flags: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Flags in variables among the program's words that branches have filled, beside those that it gets for sure."""
+    names = {word.text[2:-1] for word in rest if word.text.startswith("${")} & command.perhaps.keys()
+    every = {key: one for name in sorted(names) for key, one in flags_of(list(command.perhaps[name]))[0].items()}
+    return {key: one for key, one in every.items() if key not in flags}
 
 
 def _sourced(here: "_Folders", name: str) -> tuple[str, str] | None:
