@@ -41,6 +41,20 @@ def test_four_bits_computed_in_float32(
     assert [instead in one.remedy.text for one in found] == ([True] if instead else [])
 
 
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B\nload_in_4bit: true\nadapter: qlora\nlora_r: 8\nbf16: {}\nbnb_config_kwargs:\n"
+    "  bnb_4bit_compute_dtype: {}\ndatasets:\n  - path: a.jsonl\n    type: alpaca\nsequence_len: 512\noutput_dir: out\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("half", "named", "found"), [("true", "float32", True), ("true", "bfloat16", False), ("false", "float32", False)]
+)
+def test_the_same_in_axolotls_words(tmp_path: Path, half: str, named: str, found: bool) -> None:
+    said = audited(tmp_path, {"a.yml": AXOLOTL.format(half, named)}).findings
+    assert any("bnb_4bit_compute_dtype" in one.message for one in said) is found
+
+
 RUN = """from transformers import Trainer, TrainingArguments
 
 args = TrainingArguments(

@@ -27,6 +27,15 @@ def says(tmp_path: Path, files: dict[str, str]) -> bool:
         (AXOLOTL.format(LLAMA, "chatml") + PADS, True),
         (AXOLOTL.format(MISTRAL, "chatml"), True),
         (AXOLOTL.format(MISTRAL, "llama3"), True),
+        (AXOLOTL.format(MISTRAL, "qwen_25"), True),
+        (
+            AXOLOTL.format(LLAMA, "llama3").replace("chat_template\n", "chat_template\n    chat_template: chatml\n", 1),
+            True,
+        ),
+        (
+            AXOLOTL.format(LLAMA, "llama3").replace("chat_template\n", "chat_template\n    chat_template: llama3\n", 1),
+            False,
+        ),
         (FACTORY.format(LLAMA, "chatml"), True),
         (FACTORY.format(MISTRAL, "qwen"), True),
         (AXOLOTL.format(LLAMA, "llama3") + PADS, False),

@@ -15,7 +15,7 @@ from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
-from dynotune.audit.shapes.four_bits_in_float32 import four_bits_in_float32
+from dynotune.audit.shapes.four_bits_in_float32 import four_bits_by_axolotl, four_bits_in_float32
 from dynotune.audit.shapes.only_told_to_be_16_bits import only_told_to_be_16_bits
 from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 from dynotune.audit.shapes.second_model_in_float32 import second_model_in_float32
@@ -33,6 +33,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from said
     if not said:
         yield from only_told_to_be_16_bits(project)
+    for job in project.jobs:
+        yield from four_bits_by_axolotl(job)
     for script in project.scripts:
         yield from four_bits_in_float32(script)
         yield from autocast_never_entered(script, project)

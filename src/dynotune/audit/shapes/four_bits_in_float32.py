@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change, Edit
-from dynotune.audit.facts.asked import FLASH
+from dynotune.audit.facts.asked import FLASH, given
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.facts.together import code
@@ -70,3 +71,26 @@ def four_bits_in_float32(script: Script) -> Iterator[Said]:
                 measure="dynotune profile -- python train.py",
             ),
         )
+
+
+def four_bits_by_axolotl(job: Job) -> Iterator[Said]:
+    """`bnb_config_kwargs` replace the type that Axolotl takes from `bf16` and `fp16`."""
+    more = given(job, "bnb_config_kwargs") if job.trainer is Trainer.AXOLOTL else None
+    named = more.value.get("bnb_4bit_compute_dtype") if more is not None and isinstance(more.value, dict) else None
+    half = next((one for one in ("bf16", "fp16") if job.get(one) is True), "")
+    if more is None or named not in ("float32", "torch.float32") or not half or job.get("load_in_4bit") is not True:
+        return
+    fits = {"bf16": "bfloat16", "fp16": "float16"}[half]
+    yield Finding(
+        f"`bnb_4bit_compute_dtype: {named}` beside `{half}: true`: weights of 4 bits are expanded to float32 and multiplied"
+        " in it, past the GPU's matrix units, wherever autocast does not step in.",
+        place=more.place,
+        evidence=Evidence(Level.TEXT, {"load_in_4bit": True, "bnb_4bit_compute_dtype": named}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Take it out of `bnb_config_kwargs`, or write `{fits}`.",
+            accuracy=f"Products round to {fits}; the weights have four bits either way.",
+            measure="dynotune profile -- axolotl train FILE",
+        ),
+    )

@@ -29,7 +29,10 @@ _MARKS: Mapping[str, tuple[str, str]] = {
     "Gemma's": ("<start_of_turn>", "<end_of_turn>"),
 }
 _TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, str]]] = {
-    Trainer.AXOLOTL: ("chat_template", {"chatml": "ChatML", "llama3": "Llama 3's", "gemma": "Gemma's"}),
+    Trainer.AXOLOTL: (
+        "chat_template",
+        {"chatml": "ChatML", "qwen_25": "ChatML", "qwen3": "ChatML", "llama3": "Llama 3's", "gemma": "Gemma's"},
+    ),
     Trainer.LLAMA_FACTORY: (
         "template",
         {"chatml": "ChatML", "qwen": "ChatML", "llama3": "Llama 3's", "gemma": "Gemma's"},
@@ -72,13 +75,12 @@ def marks_that_a_base_lacks(job: Job, project: Project) -> Iterator[Said]:
     if own is None:
         return
     key, names = _TEMPLATES.get(job.trainer, ("", {}))
-    asked = given(job, key) if key else None
-    if asked is not None:
-        theirs = names.get(asked.value, "") if isinstance(asked.value, str) else ""
+    for value, place in _asked(job, project, key) if key else ():
+        theirs = names.get(value, "")
         if theirs and theirs not in own and not adds_tokens(job) and not _keeps_its_own(job):
-            yield _finding(job, theirs, f"`{key}: {asked.value}` writes", asked.place, str(model))
-        return
-    start = next((one for one in project.scripts if one.file in job.files), None)
+            yield _finding(job, theirs, f"`{key}: {value}` writes", place, str(model))
+            return
+    start = next((one for one in project.scripts if one.file in job.files and not key), None)
     program = connected(start, project) if start is not None else ()
     if any(_ADDED.search(code(one)) for one in program) or _another_tokenizer(program, str(model)):
         return
@@ -87,6 +89,19 @@ def marks_that_a_base_lacks(job: Job, project: Project) -> Iterator[Said]:
             if theirs not in own:
                 yield _finding(job, theirs, "The template here writes", place_of(script, node), str(model))
                 return
+
+
+def _asked(job: Job, project: Project, key: str) -> Iterator[tuple[str, Place]]:
+    """Templates that the configuration names: of the run, and Axolotl's of a data set."""
+    asked = given(job, key)
+    if asked is not None and isinstance(asked.value, str):
+        yield asked.value, asked.place
+    sets = given(job, "datasets") if job.trainer is Trainer.AXOLOTL else None
+    for number, one in enumerate(sets.value if sets is not None and isinstance(sets.value, list) else ()):
+        value = one.get(key) if isinstance(one, dict) else None
+        if isinstance(value, str) and sets is not None:
+            places = next((config.places for config in project.configs if config.file == sets.place.file), {})
+            yield value, places.get(f"datasets.{number}.{key}", sets.place)
 
 
 def _keeps_its_own(job: Job) -> bool:
