@@ -62,31 +62,3 @@ def test_a_file_of_a_launcher_that_nobody_calls(tmp_path: Path, start: str, head
     files = {"fsdp.yaml": head + ACCELERATE, "train.py": "print(1)\n", "run.sh": f"{start}\n"}
     found = audited(tmp_path, files, select=("CFG010",)).findings
     assert [one.place.file for one in found] == ["fsdp.yaml"] * says
-
-
-ZERO = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
-PLAIN = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
-    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
-    "Trainer(model=model, args=TrainingArguments('o', bf16=True%s), train_dataset=d).train()\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "readme", "found"),
-    [
-        ("", "# Tuner", True),
-        (", deepspeed='ds.json'", "# Tuner", False),
-        ("", "For big models give `--deepspeed ds.json`.", False),
-        (", deepspeed=os.environ.get('DS')", "# Tuner", False),
-    ],
-)
-def test_a_file_of_deepspeed_that_nobody_speaks_of(tmp_path: Path, given: str, readme: str, found: bool) -> None:
-    files = {
-        "ds.json": ZERO,
-        "train.py": PLAIN % given,
-        "README.md": readme,
-        "run.sh": "torchrun --nproc_per_node 4 train.py\n",
-    }
-    codes = [str(one.place) for one in audited(tmp_path, files, select=("CFG010",)).findings]
-    assert codes == (["ds.json:1"] if found else [])

@@ -38,7 +38,6 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _siblings(project)
     yield from _sharding(project)
     yield from _of_accelerate(project)
-    yield from _of_deepspeed(project)
     yield from loaded_by_name(project)
     yield from run_of_another_configuration(project)
     yield from launchers_file_left_out(project)
@@ -113,34 +112,6 @@ def _of_accelerate(project: Project) -> Iterator[Said]:
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
                 f"Start it with `accelerate launch --config_file {config.file}`, or take the file out.",
-            ),
-        )
-
-
-def _of_deepspeed(project: Project) -> Iterator[Said]:
-    """The same of DeepSpeed's, where no code, command or document so much as speaks of it."""
-    there = [one for one in project.configs if one.kind == "deepspeed" and not _says_what_for(one.file, one.comments)]
-    if not there or not project.launches:
-        return
-    own = {one.file for one in there}
-    others = [text for file, text in {**project.documents, **project.texts}.items() if file not in own]
-    names = [PurePosixPath(one.file).name for one in there]
-    if any(re.search(r"deepspeed", text, re.IGNORECASE) or any(name in text for name in names) for text in others):
-        return
-    if any(_GLOBS.search(text) for text in others):
-        return
-    for config in there:
-        stage = config.at("zero_optimization.stage")
-        yield Finding(
-            f"Nothing starts DeepSpeed or hands a trainer `{config.file}`"
-            f"{f': its ZeRO stage {stage} is not what runs' if isinstance(stage, int) else ''}.",
-            place=Place(config.file, 1),
-            also=(project.launches[0].place,),
-            evidence=Evidence(Level.TEXT, {"unused": config.file, "stage": stage}),
-            stake=Stake(AtStake.CLARITY),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                f"Give it to the trainer (`deepspeed: {config.file}`), or take the file out.",
             ),
         )
 
@@ -292,7 +263,7 @@ RULE = Rule(
         " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
         " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
         " where none is named at all, where a script reads any. A file beside those that programs open by names in"
-        " their code, where they take no other; accelerate's or DeepSpeed's, where nothing is started by it.",
+        " their code, where they take no other; accelerate's, where nothing is started by it.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),
