@@ -305,9 +305,10 @@ def _add_written(root: Path, found: _Found) -> None:
         for one in (written_by_cells(file, text) if file.endswith(".ipynb") else written_by_shell(file, text))
         if file.endswith(".ipynb") or ("<<" in text and not file.endswith(tuple(SUFFIXES | _PYTHON)))
     ]
-    names = [one.name for one in every]
+    often = Counter(one.name for one in every)
     for one in every:
-        known = one.name in found.texts or names.count(one.name) > 1  # which of them holds when it is used, is not told
+        known = one.name in found.texts or (root / one.name).exists()
+        known = known or often[one.name] > 1  # which of them holds when it is used, is not told
         if known or not _is_named_as_ours(Path(one.name)) or one.name.endswith(".ipynb"):
             continue
         found.written[one.name] = one.home

@@ -52,14 +52,19 @@ def started_by(function: Function, module: Module, others: Modules) -> str:
     makes commands (`fire.Fire(run)` in `__main__.py`); empty: it is none's that was read."""
     if function in commands(module):
         return module.file
+    asked = (module.file, function.name, len(others))
+    if asked not in others.starters:
+        others.starters[asked] = next(_handing_over(function.name, module, others), "")
+    return others.starters[asked]
+
+
+def _handing_over(function: str, module: Module, others: Modules) -> Iterator[str]:
     for name in sorted({one.rpartition(".")[2] for one in _STARTS}):
         for other, site in others.calls_of(name):
             if other is module or dotted(site.node.func) not in _STARTS or not site.node.args:
                 continue
-            led = module_of(other.dotted(site.node.args[0]), other, others)
-            if led == (module, function.name):
-                return other.file
-    return ""
+            if module_of(other.dotted(site.node.args[0]), other, others) == (module, function):
+                yield other.file
 
 
 def _is_typers(mark: str, module: Module) -> bool:

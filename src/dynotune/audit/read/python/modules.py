@@ -31,6 +31,10 @@ class Modules(dict[str, Module]):
         self.led: dict[tuple[str, str, int], tuple[Module, str] | None] = {}
         """Where dotted names lead to, by the file that says them and how many files there were."""
 
+        self.starters: dict[tuple[str, str, int], str] = {}
+        """The files that make commands of others' functions, by the function's file and name and how many files there
+        were."""
+
         self._calls: dict[str, list[tuple[Module, Site]]] = {}
         self._indexed = 0
 
