@@ -1,4 +1,4 @@
-"""Places in notebooks as their readers count: by cell, and by line in it."""
+"""Places as readers find them: in notebooks by cell and by line in it, of a file that another writes in that one."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,23 @@ MARK = "# -*- code of cell -*- "
 a cell is its author's."""
 
 _MARK = re.compile(rf"{re.escape(MARK)}(\d+)")
+
+
+def where_written(finding: Finding, written: Mapping[str, Place]) -> Finding:
+    """The finding with places in the text that writes a file, instead of in the file, which is not there. It proposes no
+    change then. written: as `Project.written`."""
+    if not any(place.file in written for place in (finding.place, *finding.also)):
+        return finding
+
+    def home(place: Place) -> Place:
+        start = written.get(place.file)
+        if start is None:
+            return place
+        first, last = max(place.line, 1) - 1, max(place.end_line, place.line, 1) - 1
+        return Place(start.file, start.line + first, 0, start.line + last, 0, place.key)
+
+    remedy = replace(finding.remedy, changes=())
+    return replace(finding, place=home(finding.place), also=tuple(map(home, finding.also)), remedy=remedy)
 
 
 def with_cells(finding: Finding, texts: Mapping[str, str]) -> Finding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynotune.audit.cells import with_cells
+from dynotune.audit.cells import where_written, with_cells
 from dynotune.audit.cost import Cost, cost_of, in_order
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import NotRead, Project, names_data
@@ -129,7 +129,9 @@ def audit(request: Request) -> Result:
         remarks += [(Place(""), said) for said in split.remarks()]
     cost = cost_of(project)
     unanswered = {one.code for one in judged.not_checked} - {one.code for one in judged.findings}
-    findings = [with_cells(one, project.texts) for one in grouped(in_order(open_, cost))]
+    findings = [
+        with_cells(where_written(one, project.written), project.texts) for one in grouped(in_order(open_, cost))
+    ]
     return Result(
         findings=findings,
         suppressed=tuple(suppressed),

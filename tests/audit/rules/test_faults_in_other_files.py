@@ -256,3 +256,34 @@ def test_two_programs_that_share_a_module_are_not_one(tmp_path: Path) -> None:
 def test_slurm_says_how_many_gpus_a_node_has(tmp_path: Path) -> None:
     (job,) = audited(tmp_path, {"train.py": LOOP, "other.py": "", "job.sbatch": JOB % (1, "", TORCHRUN)}).project.jobs
     assert job.get("num_processes") == 8
+
+
+JOB_OF_A_LAUNCHER = "#!/bin/bash\n#SBATCH --gres=gpu:4\n{again}source env.sh\nsrun bash scripts/run.sh\n"
+RUNS = "torchrun --nproc_per_node 4 train.py\n"
+GOES = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+    "trainer = Trainer(model=model, args=TrainingArguments('o', save_steps=100), train_dataset=d)\n"
+    "trainer.train({resume})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("again", "resume", "named", "found"),
+    [
+        ("#SBATCH --requeue\n", "", "run.sh", True),
+        ("#SBATCH --requeue\n", "resume_from_checkpoint=True", "run.sh", False),
+        ("", "", "run.sh", False),
+        ("#SBATCH --requeue\n", "", "other.sh", False),
+    ],
+)
+def test_a_job_file_that_runs_the_launcher_is_started_again(
+    tmp_path: Path, again: str, resume: str, named: str, found: bool
+) -> None:
+    files = {
+        "job.sbatch": JOB_OF_A_LAUNCHER.format(again=again).replace("run.sh", named),
+        "scripts/run.sh": RUNS,
+        "train.py": GOES.format(resume=resume),
+    }
+    codes = [one.code for one in audited(tmp_path, files).findings]
+    assert ("CKP002" in codes) is found

@@ -69,3 +69,36 @@ def test_a_model_without_a_type(tmp_path: Path, version: str, model: str, typed:
         "requirements.txt": f"transformers=={version}\n",
     }
     assert bool(audited(tmp_path, files, select=("PRC006",)).findings) is found
+
+
+_SAYS = """
+import argparse
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--bf16", action="store_true")
+args = parser.parse_args()
+acc = Accelerator()
+{then}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype=torch.float32)
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+model, opt, loader = acc.prepare(model, opt, loader)
+for batch in loader:
+    acc.backward(model(**batch).loss)
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "found"),
+    [
+        ("if args.bf16:\n    print('training in bf16')", True),
+        ("if args.bf16:\n    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True", False),
+        ("if args.bf16:\n    print('training in bf16')\nelse:\n    raise SystemExit(1)", False),
+    ],
+)
+def test_a_flag_that_only_a_message_asks_for(tmp_path: Path, then: str, found: bool) -> None:
+    files = {"train.py": _SAYS.format(then=then), "run.sh": "accelerate launch --num_processes 4 train.py --bf16\n"}
+    assert bool(audited(tmp_path, files, select=("PRC002",)).findings) is found

@@ -11,6 +11,7 @@ from dynotune.audit.facts.job import Fate, Method, Trainer
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
+from dynotune.audit.schema.classes import Packages
 from dynotune.audit.schema.generate import generate
 from dynotune.audit.schema.moved import TRANSFORMERS, TRL
 from dynotune.audit.schema.origin import version_of_source
@@ -172,3 +173,25 @@ def test_each_class_of_trl_has_its_own_keys(installed: bool) -> None:
     assert {"center_rewards_coefficient", "learning_rate", "lora_r"} <= set(reward)
     assert not {"beta", "num_generations"} & set(reward)
     assert schemas.keys(Trainer.TRL, Method.OTHER, "ORPOConfig").keys == every
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "fate", "instead"),
+    [
+        ("", "dpo_beta", Fate.RENAMED, "pref_beta"),
+        ("0.9.2", "dpo_beta", Fate.RENAMED, "pref_beta"),
+        ("0.7.1", "dpo_beta", Fate.KNOWN, ""),
+        ("0.7.1", "pref_beta", Fate.RENAMED, "dpo_beta"),
+        ("0.9.2", "pref_beta", Fate.KNOWN, ""),
+        ("0.9.2", "add_special_tokens", Fate.RENAMED, "new_special_tokens"),
+        ("0.9.4", "new_special_tokens", Fate.RENAMED, "add_special_tokens"),
+        ("0.9.2", "split", Fate.REMOVED, ""),
+        ("0.8.0", "neat_packing", Fate.REMOVED, ""),
+        ("0.8.3", "neat_packing", Fate.KNOWN, ""),
+    ],
+)
+def test_names_of_llama_factory_go_by_its_release(asked: str, key: str, fate: Fate, instead: str) -> None:
+    """Renamed keys are told with the release, in either direction."""
+    schemas = Schemas(Packages({}), pinned={"llamafactory": asked} if asked else {})
+    verdict = schemas.keys(Trainer.LLAMA_FACTORY).fate(key)
+    assert (verdict.fate, verdict.instead) == (fate, instead)

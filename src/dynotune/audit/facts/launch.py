@@ -39,6 +39,9 @@ class Launch:
     sourced: Mapping[str, Setting] = field(default_factory=dict)
     """Variables of the shell that files of the project gave which it sources."""
 
+    perhaps: Mapping[str, Setting] = field(default_factory=dict)
+    """Flags of the program that a branch of the shell adds, or does not."""
+
     @property
     def behind(self) -> Sequence[str]:
         """The words that the program gets: those behind its name, or behind the module's (`python -m src.train lr=1`)."""

@@ -73,6 +73,10 @@ class Project:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Text cells of notebooks, by the notebook's file."""
 
+    written: Mapping[str, Place] = field(default_factory=dict)
+    """Files that are in `texts` and not in the folder, since a notebook or a shell script writes them: where their first
+    line stands."""
+
     columns: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     """Of data files that configurations name, by the file: each column of the first rows, with the keys of its first entry
     where it has lists of mappings."""

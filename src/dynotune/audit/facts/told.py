@@ -24,7 +24,8 @@ _OF_SOMETHING_ELSE = re.compile(
 )
 _NOUN = (
     r"(?:rows|pairs|examples|conversations|dialog(?:ue)?s|chats|documents|tickets|records|questions|samples|instructions|texts"
-    r"|prompts|answers|messages|stories|recipes|tweets|reviews|summaries|snippets|tasks|functions|items|lines|transcripts|emails)"
+    r"|prompts|answers|messages|stories|recipes|tweets|reviews|summaries|snippets|tasks|functions|items|lines|transcripts|e?mails"
+    r"|notes|articles|posts|comments|contracts|letters|reports|abstracts|paragraphs|poems|cases|problems|complaints|faqs)"
 )
 _COUNT = re.compile(
     r"(?<![\w.,/\u00d7])~?(\d{1,3}(?:[ ,]\d{3})+|\d{2,7}|\d{1,3}(?:\.\d)?k)\s(?!tokens)"
@@ -89,6 +90,23 @@ def _products(project: Project) -> Iterator[Told]:
                     rows = counts[-1][1].lower().replace(" ", "").replace(",", "")
                     many = float(rows.rstrip("k")) * (1e3 if rows.endswith("k") else 1)
                     yield Told(many * float(length.replace(",", "")), place)
+
+
+def rows_told(project: Project) -> tuple[int, Place] | None:
+    """How many rows the data has, where all sentences that count some say the same; None: none does, or they differ."""
+    found: list[tuple[int, Place]] = []
+    for place, line in _lines(project):
+        for one in _COUNT.finditer(line) if re.search(r"\d", line) else ():
+            before, behind = line[: one.start()][-40:], line[one.end() :][:40]
+            if not _NOT_TRAINED_ON.search(before) and not _A_PART.match(behind):
+                rows = one[1].lower().replace(" ", "").replace(",", "")
+                found.append((int(float(rows.rstrip("k")) * (1e3 if rows.endswith("k") else 1)), place))
+    return found[0] if len({rows for rows, _ in found}) == 1 else None
+
+
+_A_PART = re.compile(
+    r"\s*(?:per|an?|each|every|/|for (?:test|eval|valid)\w*|(?:are |is )?(?:held|left|kept|set) )", re.IGNORECASE
+)
 
 
 def _lines(project: Project) -> Iterator[tuple[Place, str]]:

@@ -1,5 +1,6 @@
 """A folder, or a few named files, as a `Project`: what each file is is decided by what it holds."""
 
+import contextlib
 import functools
 import os
 import re
@@ -25,6 +26,7 @@ from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.recognised import takes
+from dynotune.audit.read.written_files import written_by_cells, written_by_shell
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
@@ -66,6 +68,7 @@ class _Found:
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    written: dict[str, Place] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
     modules: Modules = field(default_factory=Modules)
 
@@ -89,6 +92,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
+    _add_written(root, found)
     by_python = _reader("launchers.of_python", "commands_of_python")
     found.launches += by_python(root, found.scripts, found.modules, found.configs)
     asked = asked_packages(root, found.texts, found.documents)
@@ -109,6 +113,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         texts=found.texts,
         documents=found.documents,
         notes=found.notes,
+        written=found.written,
         columns=columns_named(root, list(found.configs.values()), jobs),
     )
 
@@ -130,7 +135,9 @@ def _told(root: Path, found: _Found) -> tuple[list[Launch], list[Launch]]:
     for file, text in texts.items():
         started = {launch.script or launch.program for launch in (*found.launches, *told) if launch.file != file}
         own = (
-            [one for one in read_launches(root / file, text, root) if one.script or one.configs] if text.strip() else []
+            [one for one in read_launches(root / file, text, root, found.written.keys()) if one.script or one.configs]
+            if text.strip()
+            else []
         )
         told += [one for one in own if (one.script or one.program) not in started]
         again += [one for one in own if (one.script or one.program) in started]
@@ -155,6 +162,9 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     found.modules.started_with = {
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
     }
+    found.modules.started_variously = frozenset(
+        name for name, (with_, *others) in by_script.items() if any(one != with_ for one in others)
+    )
     for name, script in found.scripts.items():
         of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
     sources = Sources(found.configs, found.scripts, of_scripts, schemas, found.allocations)
@@ -277,7 +287,7 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
     elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):
         read_launches = _reader("launchers", "read_launches")
         if read_launches is not None:
-            found.launches += read_launches(path, text, root)
+            found.launches += read_launches(path, text, root, {one.name for one in written_by_shell(name, text)})
         read_allocation = _reader("launchers.allocation", "read_allocation") if "#SBATCH" in text else None
         if read_allocation is not None and (allocation := read_allocation(path, text, root)) is not None:
             found.allocations.append(allocation)
@@ -285,6 +295,26 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
         config = read_config(root / name, text, root)
         if config is not None:
             found.configs[name] = config
+
+
+def _add_written(root: Path, found: _Found) -> None:
+    """Files that notebooks and shell scripts write, where none of the name lies there."""
+    every = [
+        one
+        for file, text in list(found.texts.items())
+        for one in (written_by_cells(file, text) if file.endswith(".ipynb") else written_by_shell(file, text))
+        if file.endswith(".ipynb") or ("<<" in text and not file.endswith(tuple(SUFFIXES | _PYTHON)))
+    ]
+    often = Counter(one.name for one in every)
+    for one in every:
+        known = one.name in found.texts or (root / one.name).exists()
+        known = known or often[one.name] > 1  # which of them holds when it is used, is not told
+        if known or not _is_named_as_ours(Path(one.name)) or one.name.endswith(".ipynb"):
+            continue
+        found.written[one.name] = one.home
+        found.texts[one.name] = one.text
+        with contextlib.suppress(NotReadableError):
+            _parse(root / one.name, one.text, root, one.name, found)
 
 
 def _text(path: Path, place: Place, found: _Found) -> str | None:

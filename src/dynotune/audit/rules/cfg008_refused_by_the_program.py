@@ -1,6 +1,5 @@
 """CFG008: a command passes what the program that it starts refuses: a flag, or a key that Hydra's configuration lacks."""
 
-import ast
 import difflib
 import posixpath
 import re
@@ -10,9 +9,7 @@ from typing import Any
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting, Unknown
-from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
@@ -27,6 +24,11 @@ from dynotune.audit.shapes.files_that_are_not_there import (
 )
 from dynotune.audit.shapes.flags_by_another_name import meant_by
 from dynotune.audit.shapes.flags_of_another_launcher import flags_of_another_launcher
+from dynotune.audit.shapes.flags_that_a_started_program_lacks import (
+    OF_LAUNCHERS,
+    STARTS,
+    flags_that_a_started_program_lacks,
+)
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.keys_that_a_file_lacks import (
     Lacking,
@@ -40,12 +42,6 @@ _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
     "args = parser.parse_args()\nprint(args.lr)\n"
 )
-_OF_LAUNCHERS = frozenset({"local_rank", "local-rank", "deepspeed", "deepspeed_config"})
-"""What launchers add to a script's arguments."""
-
-
-_STARTS = re.compile(r"subprocess\.|os\.(exec\w*|system|spawn\w*)\(")
-_LAUNCHERS = re.compile(r"torchrun|accelerate|deepspeed|torch\.distributed|srun|mpirun")
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -64,8 +60,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for lacking in lacking_in_hydra(project):
         yield _lacks(lacking, None)
     for script in project.scripts:
-        if _STARTS.search(script.source):
-            yield from _of_a_program(script, project)
+        if STARTS.search(script.source):
+            yield from flags_that_a_started_program_lacks(script, project)
     yield from _by_its_class(project)
     yield from deepspeed_that_is_not_there(project)
 
@@ -113,62 +109,6 @@ def _by_its_class(project: Project) -> Iterator[Said]:
         )
 
 
-def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
-    """A Python file that starts another of the project, with flags that stand in its text."""
-    scripts = {script.file: script for script in project.scripts}
-    flags: list[tuple[ast.expr, str]] = []
-    targets: set[str] = set()
-    above = {child: node for node in ast.walk(launcher.tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(launcher.tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            continue
-        last = node.value.rpartition("/")[2]
-        targets |= {file for file in scripts if file != launcher.file and file.rpartition("/")[2] == last}
-        holder = above.get(node)
-        listed = isinstance(holder, ast.List | ast.Tuple) and not _LAUNCHERS.search(ast.unparse(holder))
-        if re.fullmatch(r"--[A-Za-z][\w-]*", node.value) and (listed or isinstance(holder, ast.Dict)):
-            flags.append((node, node.value))
-    for node, text in _written_out(launcher, scripts):
-        targets |= {file for file in scripts if file != launcher.file and file.rpartition("/")[2] in text.split(" ")[0]}
-        flags += [(node, flag) for flag in re.findall(r"(?<=\s)--[A-Za-z][\w-]*", text)]
-    taken = accepts(scripts[targets.pop()], scripts, Schemas.of()) if len(targets) == 1 else None
-    if taken is None or not taken.closed:
-        return
-    for node, flag in flags:
-        name = flag.lstrip("-")
-        if taken.takes(name) or name in _OF_LAUNCHERS:
-            continue
-        close = meant_by(name, taken.flags)
-        yield Finding(
-            f"The program that is started has no flag `{flag}`: its parser stops with an error."
-            f"{f' Did you mean `--{close}`?' if close else ''}",
-            place=place_of(launcher, node),
-            evidence=Evidence(Level.TEXT, {"flag": flag, "parser": taken.parser, "flags": len(taken.flags)}),
-            stake=Stake(AtStake.STOPS),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL, f"Call it `--{close}`." if close else "Take it out, or add it to the parser."
-            ),
-        )
-
-
-def _written_out(launcher: Script, scripts: Mapping[str, Script]) -> Iterator[tuple[ast.expr, str]]:
-    """Commands in one text (`os.system(f"python train.py --lr {lr}")`), from the name of the program on."""
-    names = "|".join(re.escape(file.rpartition("/")[2]) for file in scripts if file != launcher.file)
-    found = re.compile(rf"(?:^|[\s/])((?:{names})\s.*)", re.DOTALL) if names else None
-    for node in ast.walk(launcher.tree) if found is not None else ():
-        if isinstance(node, ast.JoinedStr):
-            text = "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = node.value
-        else:
-            continue
-        if found is not None and (said := found.search(text)) is not None and _COMMAND.match(text):
-            yield node, re.split(r"[|;&>]", said[1])[0]
-
-
-_COMMAND = re.compile(r"\s*(?:[A-Z_]+=\S+\s+)*(?:python\d?|torchrun|accelerate|deepspeed|srun|uv run|nohup|sbatch)\s")
-
-
 def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     if launch.program.startswith("llamafactory-cli ") and launch.configs:
         yield from _dashed(launch)
@@ -181,8 +121,8 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
         return
     program = f"{launch.script} {taken.command}".strip()
     yield from _of_values(launch, taken, program, project.pinned("torch"))
-    for name, setting in launch.flags.items():
-        if name in _OF_LAUNCHERS or len(name) == 1 or _is_short(setting.place.key, taken):
+    for name, setting in {**launch.perhaps, **launch.flags}.items():
+        if name in OF_LAUNCHERS or len(name) == 1 or _is_short(setting.place.key, taken):
             continue
         if taken.takes(name):
             meant = taken.meant_by(setting.place.key)

@@ -11,6 +11,7 @@ from dynotune.audit.shapes.claims_of_all_rows import claims_of_all_rows
 from dynotune.audit.shapes.claims_of_comments import claims_of_comments
 from dynotune.audit.shapes.claims_of_names import claims_of_help, claims_of_names
 from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
+from dynotune.audit.shapes.epochs_that_steps_do_not_make import epochs_that_steps_do_not_make
 from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
 
 
@@ -18,6 +19,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from claims_of_comments(job, project)
         yield from claims_of_names(job)
+        yield from epochs_that_steps_do_not_make(job, project)
     yield from claims_of_help(project)
     yield from claimed_settings(project)
     yield from claimed_features(project)
@@ -54,7 +56,8 @@ RULE = Rule(
         " command gives a number of rows (`max_samples`). Sentences that tell to install a package for speed or memory,"
         " where nothing of the project asks for it and no library takes it by itself. Sentences, entries of lists and heads"
         " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; names of runs"
-        " and folders, and helps of flags, that tell another value.",
+        " and folders, and helps of flags, that tell another value. Epochs that a text names, where a number of steps, the"
+        " rows of each and the rows of the data that are told come to others.",
         proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",
         deliberate=(
             "The text speaks of another machine, of a run with other flags, or of one that is not in this project.",

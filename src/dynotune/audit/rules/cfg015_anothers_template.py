@@ -10,6 +10,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.base_without_template import base_without_template
 from dynotune.audit.shapes.marks_of_another_family import marks_of_another_family
+from dynotune.audit.shapes.marks_that_a_base_lacks import adds_tokens, marks_that_a_base_lacks
 from dynotune.audit.shapes.system_turn_refused import system_turn_refused
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
@@ -51,20 +52,13 @@ TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, tuple[str, ...]]]] = {
         },
     ),
 }
-_GROWS = (
-    "new_special_tokens",
-    "add_special_tokens",
-    "resize_vocab",
-    "special_tokens",
-    "tokens",
-    "added_tokens_overrides",
-)
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from marks_of_another_family(job, project)
     yield from base_without_template(job, project)
     yield from system_turn_refused(job, project)
+    yield from marks_that_a_base_lacks(job, project)
     key, names = TEMPLATES.get(job.trainer, ("", {}))
     found, model = given(job, key), job.get("model_name_or_path")
     if found is None or not isinstance(found.value, str) or not isinstance(model, str):
@@ -73,7 +67,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     own = next(((family, usual) for family, pattern, usual in FAMILIES if re.match(pattern, last)), None)
     theirs = next((family for family, called in names.items() if found.value in called), "")
     same = theirs == (own[0] if own is not None else "") or (own is not None and (own[0], theirs) == ("Qwen", "ChatML"))
-    if own is None or not theirs or same or any(given(job, name) is not None for name in _GROWS):
+    if own is None or not theirs or same or adds_tokens(job):
         return
     fits = own[1] if job.trainer is Trainer.LLAMA_FACTORY else "tokenizer_default"
     yield Finding(
@@ -103,7 +97,9 @@ RULE = Rule(
         why="What the model has learned of conversations is given up, and who serves it with its tokenizer's template"
         " asks it in another form than it was trained in.",
         detected="E0: LLaMA-Factory's `template` or Axolotl's `chat_template`, against the model's name, by a table of"
-        " well-known families and their official names. Base models, and configurations that add tokens, are not asked."
+        " well-known families and their official names. Configurations that add tokens are not asked."
+        " Of base models, by their official names: a template, of a configuration or a script, whose marks are not in"
+        " their vocabularies."
         " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens."
         " `apply_chat_template` for a base model whose tokenizer is known to have none, in a program that gives it none."
         " A system turn in rows for Gemma 1 or 2, whose template refuses it.",

@@ -12,7 +12,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.folder_of_the_hour import folder_of_the_hour
-from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted
+from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted, run_by_jobs
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
@@ -81,6 +81,7 @@ def _started_again(project: Project) -> Iterator[Said]:
     if any(_RESUMES.search(re.sub(r"(?m)(^|\s)#.*$", "", text)) for text in others):
         return
     files = {place.file for place in again}
+    files |= {file for file, jobs in run_by_jobs(project).items() if jobs & files}
     for job in project.jobs:
         if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.AXOLOTL) or not files & set(job.files):
             continue

@@ -9,9 +9,10 @@ from dynotune.audit.facts.asked import number, on_gpu
 from dynotune.audit.facts.cards import CARD
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.loaded_data import argument, makers
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -136,17 +137,31 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
         if workers is None or not isinstance(workers.value, int) or workers.value < (MANY_TO_PAD if collate else MANY):
             continue
-        if collate is not None and not _only_pads(script, project):
+        if collate is not None and not _pads_in_a_lambda(script, call) and not _only_pads(script, project):
             continue
         first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?([\w.]+)(\()?", text_at(script, call.place))
         made = first[1] if first and first[2] else ""  # made in the call itself
         made = made or next((one.name for one in script.calls if first and one.result == first[1]), "")
         near = (script, *imported(script, project))
-        last = made.rpartition(".")[2]
+        last = made.rpartition(".")[2] or _followed(script, call, near)
         if last == "TensorDataset" or _hands_over(last, near) or _gives_tensors(last, near):
             yield _useless(
                 workers.value, last, workers.place if workers.place.file == script.file else call.place, "num_workers=0"
             )
+
+
+def _followed(script: Script, call: Call, near: Sequence[Script]) -> str:
+    """The only class of the program's own that what a loader gets may be made by, also in who calls the function that it
+    stands in."""
+    given = argument(script, call, "dataset", position=0)
+    room = next((one.name for one in reversed(call.around) if one.kind == "function"), "")
+    names = makers(given, script, near, room) if isinstance(given, ast.Name) else set()
+    own = {one for one in names if one == "TensorDataset" or any(f"class {one}(" in held.source for held in near)}
+    return own.pop() if len(own) == 1 and not names & _OTHERS else ""
+
+
+_OTHERS = frozenset({"ConcatDataset", "load_dataset", "load_from_disk"})
+"""What may bring rows that lie elsewhere."""
 
 
 def _useless(workers: int, data: str, place: Place, instead: str) -> Finding:
@@ -179,6 +194,12 @@ def _only_pads(script: Script, project: Project) -> bool:
     return bool(found) and not any(_WORKS.search(ast.unparse(node)) for node in found)
 
 
+def _pads_in_a_lambda(script: Script, call: Call) -> bool:
+    """`collate_fn=lambda rows: pad_sequence(rows, batch_first=True)`."""
+    given = argument(script, call, "collate_fn")
+    return isinstance(given, ast.Lambda) and not _WORKS.search(ast.unparse(given))
+
+
 def _of_a_trainer(job: Job, project: Project) -> Iterator[Finding]:
     """The same of a `Trainer`, whose set is an object of a class that hands over rows which were made when it was."""
     workers = number(job, "dataloader_num_workers")
@@ -198,6 +219,18 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Finding]:
 
 _TENSORS = re.compile(r"^(?:torch\.(?:tensor|as_tensor|from_numpy|LongTensor)|dict|len|int|list)$")
 """What `__getitem__` may call, and has still nothing to do."""
+
+
+_RESHAPED = re.compile(
+    r"\.(?:long|int|float|to|type|astype|clone|copy|contiguous|narrow|view|reshape|squeeze|unsqueeze|size)$"
+)
+"""What `__getitem__` may call of a slice."""
+
+_HELD = re.compile(
+    r"\bself\.\w+ = [^\n]*\b(?:np\.(?:fromfile|array|concatenate|asarray|load)"
+    r"|torch\.(?:load|cat|stack|tensor|from_numpy))\("
+)
+"""A class reads its rows, all of them, when an object is made."""
 
 
 def _gives_tensors(name: str, scripts: Sequence[Script]) -> bool:
@@ -221,14 +254,16 @@ def _is_made(node: ast.expr | None) -> bool:
 
 
 def _hands_over(name: str, scripts: Sequence[Script]) -> bool:
-    """A class whose `__getitem__` calls nothing."""
+    """A class whose `__getitem__` calls nothing, or cuts what the object has held since it was made."""
     for script in scripts:
         for node in ast.walk(script.tree) if name and f"class {name}" in script.source else ():
             if isinstance(node, ast.ClassDef) and node.name == name:
                 gets = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__getitem__"]
                 on_disk = re.search(r"memmap|mmap|h5py|lmdb|zarr|load_dataset|load_from_disk|pyarrow", script.source)
                 called = [ast.unparse(one.func) for top in gets for one in ast.walk(top) if isinstance(one, ast.Call)]
-                return bool(gets) and not on_disk and all(map(_TENSORS.match, called))
+                held = bool(_HELD.search(ast.unparse(node)))
+                light = all(_TENSORS.match(one) or (held and _RESHAPED.search(one)) for one in called)
+                return bool(gets) and not on_disk and light
     return False
 
 
@@ -294,7 +329,8 @@ RULE = Rule(
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
         detected=f"E0: a launcher that names WSL's folders, or a document that names WSL with the"
         f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
-        " whose `__getitem__` does no more than make tensors, without a collator;"
+        " whose `__getitem__` does no more than make tensors, or slices of what the object read when it was made, without a"
+        " collator;"
         f" {MANY_TO_PAD} or more where a collator of the program's own pads them."
         " E2, with `--env`: cores of this machine and whether it"
         " is WSL,"

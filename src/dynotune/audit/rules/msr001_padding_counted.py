@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.job import Job
@@ -153,7 +153,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             if whole is not None
             else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
         )
-        if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
+        if not found or not (shows or _is_a_speed(target, script, near) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)
         limit = bound and not any(_FULL.search(_NOT_PACKED.sub("", code(one))) for one in near)
@@ -205,13 +205,28 @@ def _shown(script: Script) -> Iterator[Place]:
             yield Place(script.file, number, 1, number, len(line) + 1)
 
 
-def _is_a_speed(target: str, script: Script) -> bool:
-    """By its name, or divided by what a clock says."""
-    named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
-    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
-    clocks = "|".join(sorted({re.escape(one) for one in _CLOCKS.findall(script.source)}))
-    by_a_clock = rf"\b{re.escape(target)}\s*/\s*(?:max\()?\(?\s*(?:{clocks})(?![\w.])"
-    return bool(named or re.search(divided, script.source) or (clocks and re.search(by_a_clock, script.source)))
+def _is_a_speed(target: str, script: Script, near: Sequence[Script]) -> bool:
+    """By its name, or divided by what a clock says: of an attribute also what it grew by, and elsewhere in the program."""
+    if re.search(r"tok|tps|throughput", target, re.IGNORECASE):
+        return True
+    owner, _, last = target.rpartition(".")
+    if not owner:
+        return _over_a_clock(rf"\b{re.escape(target)}", script.source)
+    counter = rf"\b[\w.]{{1,80}}\.{re.escape(last)}\b(?: - [\w.]{{1,80}}\b)?\)?"
+    for one in near:
+        if f".{last}" not in one.source or not _SPEED.search(one.source):
+            continue
+        grown = {re.escape(held) for held in re.findall(rf"^\s*([\w.]{{1,80}}) = {counter}$", one.source, re.MULTILINE)}
+        if any(_over_a_clock(rf"(?<![\w.]){name}", one.source) for name in (counter, *sorted(grown))):
+            return True
+    return False
+
+
+def _over_a_clock(counted: str, source: str) -> bool:
+    divided = rf"{counted}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
+    clocks = "|".join(sorted({re.escape(one) for one in _CLOCKS.findall(source)}))
+    by_a_clock = rf"{counted}\s*/\s*(?:max\()?\(?\s*(?:{clocks})(?![\w.])"
+    return bool(re.search(divided, source) or (clocks and re.search(by_a_clock, source)))
 
 
 _CLOCKS = re.compile(r"([\w.]+) *= *(?:time\.)?(?:time|perf_counter|monotonic)\(\)(?: *- *[\w.]+)? *$", re.MULTILINE)

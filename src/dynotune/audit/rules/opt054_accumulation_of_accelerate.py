@@ -1,13 +1,16 @@
 """OPT054: Accelerate is told how much to accumulate, and the loop goes past it."""
 
+import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.divided import divided
+from dynotune.audit.facts.loaded_data import argument
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import on_several
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import Loop, accumulation, loops
-from dynotune.audit.facts.together import together
+from dynotune.audit.facts.together import imported, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -17,8 +20,6 @@ from dynotune.audit.shapes.divided_before_deepspeed import divided_before_deepsp
 _ENTERS = re.compile(
     r"\.accumulate\(|no_sync\(|sync_gradients\s*=(?!=)|_set_sync_gradients|_do_sync\b|trigger_sync_in_backward"
 )
-_BY_HAND = re.compile(r"\bloss\w*\s*(=\s*\w*loss\w*\s*/|/=)\s*\(?\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
-_IN_CALL = re.compile(r"backward\(\s*\(?\s*\w*loss\w*\s*/\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
@@ -31,17 +32,19 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     told = isinstance(every.value, int) and every.value != 1
     shown = str(every.value) if told else "gradient_accumulation_steps"
     yield from _not_prepared(script, made, shown)
+    given = argument(script, made, "gradient_accumulation_steps")
+    said = ast.unparse(given) if isinstance(given, ast.Name | ast.Attribute | ast.Subscript) else ""
     enters = any(_ENTERS.search(one.source) for one in together(script, project))
     for loop in loops(script):
         backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower() or call.on == made.result]
         if not backward:
             yield from _past_it(loop, made, shown)
             continue
-        line = _divided(script, loop, shown if told else "")
-        if line:
+        place = divided(script, loop, imported(script, project), every.value if told else None, {said})
+        if place is not None:
             yield _finding(
                 script,
-                Place(script.file, line),
+                place,
                 f"The loss is divided by the accumulation here, and once more by `accelerator.backward`, which was told"
                 f" `gradient_accumulation_steps={shown}`: gradients are {shown} times too small.",
                 "Take the division out.",
@@ -156,33 +159,6 @@ def _accumulates(call: Call) -> bool:
     if not call.name.startswith("accelerate") or every is None or every.value is None:
         return False
     return every.value != 1 or any(place.key.startswith("-") for place in every.via)  # a flag, 1 by default
-
-
-def _divided(script: Script, loop: Loop, number_told: str) -> int:
-    """The line on which the loss is divided before `backward`, or 0: by what is called the accumulation, or its number."""
-    lines = script.source.split("\n")
-    by = (
-        rf"(?:{number_told}\b|[\w.\"'\[\]]*(?:accum|grad_acc|gas\b))"
-        if number_told
-        else r"[\w.\"'\[\]]*(?:accum|grad_acc|gas\b)"
-    )
-    whole = re.compile(
-        rf"^\s*(\w*loss\w*)\s*=\s*[^=#]*\.loss\s*/\s*\(?\s*{by}|^\s*(\w*loss\w*)\s*/=\s*{by}", re.IGNORECASE
-    )
-    called = re.compile(rf"backward\(\s*\(?\s*[\w.]*loss\w*\s*/\s*{by}", re.IGNORECASE)
-    for number in range(loop.place.line, min(loop.place.end_line, len(lines)) + 1):
-        text = lines[number - 1].partition("#")[0]
-        if _IN_CALL.search(text) or called.search(text):
-            return number
-        named = whole.search(text)
-        if named and re.search(rf"backward\(\s*{named[1] or named[2]}\s*\)", loop.text):
-            return number
-        found = _BY_HAND.search(text)
-        if found and re.search(
-            rf"backward\(\s*{re.escape(found[0].split('=')[0].split('/')[0].strip())}\s*\)", loop.text
-        ):
-            return number
-    return 0
 
 
 _LOOP = """from accelerate import Accelerator

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.change import Change, Edit
-from dynotune.audit.facts.asked import FLASH, is_false, on_gpu
+from dynotune.audit.facts.asked import is_false, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -16,6 +15,7 @@ from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
+from dynotune.audit.shapes.four_bits_in_float32 import four_bits_by_axolotl, four_bits_in_float32
 from dynotune.audit.shapes.only_told_to_be_16_bits import only_told_to_be_16_bits
 from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 from dynotune.audit.shapes.second_model_in_float32 import second_model_in_float32
@@ -33,8 +33,10 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from said
     if not said:
         yield from only_told_to_be_16_bits(project)
+    for job in project.jobs:
+        yield from four_bits_by_axolotl(job)
     for script in project.scripts:
-        yield from _of_four_bits(script)
+        yield from four_bits_in_float32(script)
         yield from autocast_never_entered(script, project)
         yield from second_model_in_float32(script, project)
 
@@ -257,44 +259,6 @@ trainer.train()
 """
 
 
-def _of_four_bits(script: Script) -> Iterator[Said]:
-    """Nobody says otherwise than the default of bitsandbytes."""
-    for call in script.calls_of("BitsAndBytesConfig", "from_pretrained"):
-        four = call.arguments.get("load_in_4bit")
-        if not call.name.startswith("transformers.") or four is None or four.value is not True:
-            continue
-        loads = call.name.endswith("from_pretrained")
-        if loads and ("quantization_config" in call.arguments or not re.search(r"Model|LM\b", call.name)):
-            continue
-        if "bnb_4bit_compute_dtype" in call.arguments or any(name.startswith("*") for name in call.arguments):
-            continue
-        attention = next(
-            (
-                setting.value
-                for load in script.calls_of("from_pretrained")
-                if (setting := load.arguments.get("attn_implementation")) and isinstance(setting.value, str)
-            ),
-            "",
-        )
-        flash = f", which {attention} does not take" if attention.startswith(FLASH) else ""
-        yield Finding(
-            f"`{call.name.rpartition('.')[2]}(load_in_4bit=True)` without `bnb_4bit_compute_dtype`: weights are expanded to"
-            " float32 and"
-            f" multiplied in it{flash}, past the GPU's matrix units, wherever autocast does not step in.",
-            place=call.place,
-            evidence=Evidence(Level.TEXT, {"load_in_4bit": True, "bnb_4bit_compute_dtype": "float32 (its default)"}),
-            stake=Stake(AtStake.TIME),
-            remedy=Remedy(
-                Risk.NUMERIC,
-                "Set `bnb_4bit_compute_dtype=torch.bfloat16`"
-                + (" in a `BitsAndBytesConfig`, given as `quantization_config`." if loads else "."),
-                () if loads else (Change(Edit.SET, call.place, "bnb_4bit_compute_dtype", "bfloat16"),),
-                accuracy="Products round to bfloat16; the weights have four bits either way.",
-                measure="dynotune profile -- python train.py",
-            ),
-        )
-
-
 RULE = Rule(
     code="PRC006",
     name="everything-in-float32",
@@ -309,7 +273,8 @@ RULE = Rule(
         why="The matrix units that make a GPU fast take 16-bit numbers, and flash attention takes nothing else. Expanding to"
         " float32 writes twice as many bytes.",
         detected="E1: `bf16`, `fp16`, `dtype`, `tf32` and the launcher's precision as they resolve; for a loop of one's own,"
-        " a `dtype` of float32 and no other type in its files. E0: `load_in_4bit=True` without `bnb_4bit_compute_dtype`;"
+        " a `dtype` of float32 and no other type in its files. E0: `load_in_4bit=True` without `bnb_4bit_compute_dtype`,"
+        " or with float32 in a script that asks for 16 bits elsewhere;"
         " where that is given by another object (`**options`), nothing is said; an autocast context that is made in a"
         " program with a loop of its own and that no `with` enters; a frozen model that is loaded without a type beside a"
         " trained"

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynotune.audit.facts.job import Method, Trainer
-from dynotune.audit.schema.came import DPO_KEYS, SFT_KEYS, Came
+from dynotune.audit.schema.came import DPO_KEYS, FACTORY_KEYS, SFT_KEYS, Came
 from dynotune.audit.schema.came import KEYS as LATER_KEYS
 from dynotune.audit.schema.classes import Key, Packages
 from dynotune.audit.schema.keys import Keys, Moved, Verdict, earlier
 from dynotune.audit.schema.moved import (
     AXOLOTL,
+    LLAMA_FACTORY,
     NEWEST_UNDER_LLAMA_FACTORY,
     OF_PAIRS,
     OF_TEXTS,
@@ -100,7 +101,7 @@ _MOVED: Mapping[Trainer, Mapping[str, Moved]] = {
     Trainer.TRL: {**TRANSFORMERS, **TRL},
     Trainer.UNSLOTH: {**TRANSFORMERS, **TRL},
     Trainer.TRANSFORMERS: TRANSFORMERS,
-    Trainer.LLAMA_FACTORY: TRANSFORMERS,
+    Trainer.LLAMA_FACTORY: {**TRANSFORMERS, **LLAMA_FACTORY},
     Trainer.AXOLOTL: AXOLOTL,
 }
 _FAMILIES: Mapping[Trainer, tuple[str, ...]] = {
@@ -213,7 +214,8 @@ class Schemas:
             (to for of, to in NEWEST_UNDER_LLAMA_FACTORY if self.pinned.get("llamafactory", "").startswith(of)), ""
         )
         release = self.pinned.get("transformers") or asked or OLDEST_UNDER_LLAMA_FACTORY
-        return {name: moved for name, moved in TRANSFORMERS.items() if not earlier(release, moved.since)}
+        theirs = {name: moved for name, moved in TRANSFORMERS.items() if not earlier(release, moved.since)}
+        return {**theirs, **LLAMA_FACTORY}
 
     def lora(self) -> Mapping[str, Key]:
         """PEFT's own names, as a `LoraConfig(...)` takes them."""
@@ -250,6 +252,8 @@ def names_of(schemas: "Schemas", classes: tuple[_Class, ...], config: str) -> fr
 
 def _came(trainer: Trainer, method: Method | None) -> Mapping[str, Came]:
     """Keys that releases brought, of the classes that a trainer makes."""
+    if trainer is Trainer.LLAMA_FACTORY:
+        return FACTORY_KEYS
     if trainer not in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH):
         return {}
     if trainer is Trainer.TRANSFORMERS:

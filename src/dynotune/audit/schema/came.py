@@ -1,14 +1,15 @@
 """Keys that came with a release, and names that releases brought and took away.
 
 Each was looked for in the wheels of transformers 4.36.2, 4.40.2, 4.41.2, 4.44.2, 4.45.0, 4.48.3, 4.49.0, 4.50.0, 4.52.4,
-4.57.1 and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of PEFT 0.9.0 and 0.10.0, and of datasets 2.21.0, 3.0.0 and 4.0.0:
+4.57.1 and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of LLaMA-Factory 0.7.1 to 0.9.4 (8), of PEFT 0.9.0 and 0.10.0, and of
+datasets 2.21.0, 3.0.0 and 4.0.0:
 `last` is the last release that was seen without, `since` the first.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_T, _TRL = "transformers", "trl"
+_T, _TRL, _LF = "transformers", "trl", "llamafactory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,31 @@ KEYS: Mapping[str, Came] = {
     "trackio_space_id": Came(_T, "4.52.4"),
 }
 """Of `TrainingArguments`."""
+
+FACTORY_KEYS: Mapping[str, Came] = {
+    "pref_beta": Came(_LF, "0.7.1", "dpo_beta"),
+    "pref_loss": Came(_LF, "0.7.1", "dpo_loss"),
+    "pref_ftx": Came(_LF, "0.7.1", "dpo_ftx"),
+    "neat_packing": Came(_LF, "0.8.0"),
+    "mask_history": Came(_LF, "0.8.0"),
+    "eval_dataset": Came(_LF, "0.8.0"),
+    "enable_liger_kernel": Came(_LF, "0.8.3"),
+    "use_unsloth_gc": Came(_LF, "0.8.3"),
+    "video_maxlen": Came(_LF, "0.8.3"),
+    "freeze_language_model": Came(_LF, "0.9.1"),
+    "image_max_pixels": Came(_LF, "0.9.1", "image_resolution"),
+    "video_max_pixels": Came(_LF, "0.9.1", "video_resolution"),
+    "media_dir": Came(_LF, "0.9.1", "image_dir"),
+    "use_reentrant_gc": Came(_LF, "0.9.1"),
+    "use_swanlab": Came(_LF, "0.9.1"),
+    "add_special_tokens": Came(_LF, "0.9.2", "new_special_tokens"),
+    "add_tokens": Came(_LF, "0.9.2"),
+    "enable_thinking": Came(_LF, "0.9.2"),
+    "use_kv_cache": Came(_LF, "0.9.3", "use_cache"),
+    "fp8": Came(_LF, "0.9.3"),
+    "use_dft_loss": Came(_LF, "0.9.3"),
+}
+"""Of LLaMA-Factory's arguments."""
 
 SFT_KEYS: Mapping[str, Came] = {
     "max_length": Came(_TRL, "0.15.2", "max_seq_length"),

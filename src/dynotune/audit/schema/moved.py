@@ -1,4 +1,4 @@
-"""Keys that releases of transformers, TRL and Axolotl renamed or took out.
+"""Keys that releases of transformers, TRL, Axolotl and LLaMA-Factory renamed or took out.
 
 Each line was checked against the sources of the release that is named and of an earlier one that still took the key; where
 not every release between was looked at, the earliest that was seen without it is named.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from dynotune.audit.schema.keys import Moved
 
-_T, _TRL, _A = "transformers", "trl", "axolotl"
+_T, _TRL, _A, _LF = "transformers", "trl", "axolotl", "llamafactory"
 
 TRANSFORMERS: Mapping[str, Moved] = {
     "evaluation_strategy": Moved(_T, "4.51", "eval_strategy"),
@@ -143,6 +143,26 @@ NEWEST_UNDER_LLAMA_FACTORY = (("0.9.1", "4.46.1"), ("0.9.2", "4.49.0"), ("0.9.3"
 
 OLDEST_UNDER_LLAMA_FACTORY = "4.55"
 """The same of 0.9.5, whose newest is 5.6: what is gone from this one is gone from all."""
+
+LLAMA_FACTORY: Mapping[str, Moved] = {
+    "name_module_trainable": Moved(_LF, "0.7.1", "freeze_trainable_modules"),
+    "num_layer_trainable": Moved(_LF, "0.7.1", "freeze_trainable_layers"),
+    "dpo_beta": Moved(_LF, "0.8.0", "pref_beta"),
+    "dpo_loss": Moved(_LF, "0.8.0", "pref_loss"),
+    "dpo_ftx": Moved(_LF, "0.8.0", "pref_ftx"),
+    "orpo_beta": Moved(_LF, "0.8.0", "pref_beta"),
+    "reserved_label_len": Moved(_LF, "0.8.3", text="Rows are cut to `cutoff_len` as a whole: remove it"),
+    "split": Moved(_LF, "0.8.3", text="Write it at the data set in `dataset_info.json`"),
+    "vllm_dtype": Moved(_LF, "0.8.3", "infer_dtype"),
+    "visual_inputs": Moved(_LF, "0.9.0", text="A multimodal model is known by its configuration: remove it"),
+    "image_resolution": Moved(_LF, "0.9.2", "image_max_pixels"),
+    "video_resolution": Moved(_LF, "0.9.2", "video_max_pixels"),
+    "image_dir": Moved(_LF, "0.9.2", "media_dir"),
+    "train_mm_proj_only": Moved(_LF, "0.9.2", text="Write `freeze_vision_tower` and `freeze_language_model`"),
+    "new_special_tokens": Moved(_LF, "0.9.3", "add_special_tokens"),
+    "use_cache": Moved(_LF, "0.9.4", "use_kv_cache"),
+}
+"""Fields of the classes in `hparams` of llmtuner 0.6.2 and of LLaMA-Factory 0.7.1, 0.8.0, 0.8.3, 0.9.0 to 0.9.4."""
 
 AXOLOTL: Mapping[str, Moved] = {
     "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),

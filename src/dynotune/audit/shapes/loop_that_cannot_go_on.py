@@ -96,13 +96,28 @@ def _has_state(script: Script, call: Call) -> bool:
     )
 
 
+def run_by_jobs(project: Project) -> dict[str, set[str]]:
+    """Of launchers, the job files that run them in one of their lines: `srun bash scripts/run.sh`."""
+    launchers: dict[str, set[str]] = {}
+    for file in {launch.file for launch in project.launches}:
+        launchers.setdefault(file.rpartition("/")[2], set()).add(file)
+    found: dict[str, set[str]] = {}
+    for other, text in project.texts.items():
+        if re.search(r"^#(?:SBATCH|PBS)\b", text, re.MULTILINE):
+            lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
+            for name in {word for line in lines for word in re.findall(r"[\w.-]+", line)} & launchers.keys():
+                for file in launchers[name] - {other}:
+                    found.setdefault(file, set()).add(other)
+    return found
+
+
 def restarted(project: Project) -> Iterator[Place]:
     """Lines of job files that ask the scheduler to start it again, or do so themselves."""
     again = re.compile(
         r"^#SBATCH\s+--requeue\b|^#PBS\s+-r\s+y|^#SBATCH\s+(-a|--array)[= ]\S+%1\b|--dependency=(singleton|afterany)"
         r"|scontrol\s+requeue|^\s*until\s+[^\n]{0,80}(python|torchrun|accelerate)|^\s*while\s+!\s[^\n]{0,80}(python|torchrun|accelerate)"
     )
-    for file in sorted({launch.file for launch in project.launches}):
+    for file in sorted({launch.file for launch in project.launches}.union(*run_by_jobs(project).values())):
         for number, line in enumerate(project.texts.get(file, "").split("\n"), 1):
             if again.search(line):
                 yield Place(file, number)

@@ -213,8 +213,22 @@ def _uses(name: str, script: Script) -> bool:
         if not named:
             continue
         one: ast.AST | None = node
-        while one is not None and not (isinstance(one, ast.Call) and _SHOWS.search(ast.unparse(one.func))):
-            one = above.get(one)
+        below: ast.AST = node
+        while (
+            one is not None
+            and not _shows(one)
+            and not (isinstance(one, ast.If) and below is one.test and _only_says(one))
+        ):
+            below, one = one, above.get(one)
         if one is None:
             return True
     return False
+
+
+def _shows(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _SHOWS.search(ast.unparse(node.func)) is not None
+
+
+def _only_says(node: ast.If) -> bool:
+    """`if args.bf16: print("training in bfloat16")`."""
+    return all(isinstance(one, ast.Expr) and _shows(one.value) for one in (*node.body, *node.orelse))

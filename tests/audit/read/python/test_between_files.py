@@ -71,3 +71,34 @@ def test_a_part_of_a_dictionary_that_is_not_known_leaves_the_rest(tmp_path: Path
     assert job.get("learning_rate") == 2e-5
     assert job.get("bf16") is True
     assert job.get("num_train_epochs") is None  # it may come by `more`
+
+
+OVERRIDDEN = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "BASE = dict(output_dir='o', optim='adamw_torch', learning_rate=2e-5)\n"
+    "def run(data, **more):\n    args = TrainingArguments(**%s)\n    Trainer(model=m, args=args, train_dataset=d).train()\n"
+)
+FIRED = "import fire\nfire.Fire(run)\n"
+STARTS = "import fire\nfrom train import run\nfire.Fire(run)\n"
+
+
+@pytest.mark.parametrize("joined", ["{**BASE, **more}", "dict(BASE, **more)", "(BASE | more)"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_command_of_fire_gives_beside_parameters_is_the_rest(tmp_path: Path, joined: str, apart: bool) -> None:
+    """`def run(data, **more)` under `fire.Fire(run)`, in its file or in one that imports it: nothing is overridden but
+    what the command says."""
+    own = OVERRIDDEN % joined
+    files = {"train.py": own, "main.py": STARTS} if apart else {"train.py": own + FIRED}
+    start = "main.py" if apart else "train.py"
+    (plain,) = audited(tmp_path / "a", {**files, "run.sh": f"python {start} --data d.jsonl\n"}).project.jobs
+    assert (plain.get("optim"), plain.get("learning_rate")) == ("adamw_torch", 2e-5)
+    (told,) = audited(
+        tmp_path / "b", {**files, "run.sh": f"python {start} --data d --learning_rate 1e-4\n"}
+    ).project.jobs
+    assert (told.get("optim"), told.get("learning_rate")) == ("adamw_torch", 1e-4)
+
+
+@pytest.mark.parametrize("start", ["", "python main.py --data d --optim adafactor\npython main.py --data d\n"])
+def test_the_rest_is_not_known_where_nobody_or_several_say_it(tmp_path: Path, start: str) -> None:
+    files = {"train.py": OVERRIDDEN % "{**BASE, **more}", **({"main.py": STARTS, "run.sh": start} if start else {})}
+    assert {job.get("optim") for job in audited(tmp_path, files).project.jobs} <= {None, "adafactor"}

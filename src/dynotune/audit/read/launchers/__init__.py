@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +11,7 @@ from dynotune.audit.facts.setting import Setting
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.command import flags_of, named_configs, plain, take_apart
 from dynotune.audit.read.launchers.makefile import recipes
-from dynotune.audit.read.launchers.shell import Command, Shell
+from dynotune.audit.read.launchers.shell import Command, Shell, Word
 from dynotune.audit.regular import leaves, start_of
 
 __all__ = ["read_launches"]
@@ -21,8 +21,9 @@ _MOST_BYTES = 1 << 18
 """Of a file that is sourced."""
 
 
-def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
-    """Every command of a file that starts a program of Python or a trainer, in order."""
+def read_launches(path: Path, text: str, root: Path, made: Set[str] = frozenset()) -> list[Launch]:
+    """Every command of a file that starts a program of Python or a trainer, in order. made: files that are written on the
+    way, which commands may name as well."""
     file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
     is_make = path.name.lower() in _MAKE or path.suffix.lower() == ".mk"
     shell = Shell(file, *recipes(text)) if is_make else Shell(file, text)
@@ -31,11 +32,11 @@ def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
         replace(launch, sourced={name: Setting(name, plain(word.text), word.place) for name, word in taken.items()})
         for command in shell.commands()
         for taken in (dict(shell.state.taken),)
-        for launch in _launch(command, file, root)
+        for launch in _launch(command, file, root, made)
     ]
 
 
-def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
+def _launch(command: Command, file: str, root: Path, made: Set[str]) -> Iterator[Launch]:
     started = take_apart(command)
     if started is None:
         return
@@ -53,7 +54,7 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
         name, equals, value = word.text.partition("=")
         if equals and name.isidentifier():  # OmegaConf's overrides
             flags[name] = Setting(name, plain(value), word.place)
-    here = _Folders(root, posixpath.dirname(file), command.folder)
+    here = _Folders(root, posixpath.dirname(file), command.folder, made)
     script = here.find(started.script) if started.script else here.module(started.module)
     configs = [found for name in named_configs(word.text for word in command.words) if (found := here.find(name))]
     yield Launch(
@@ -67,7 +68,15 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
         " ".join(started.launchers),
         started.launcher_flags,
         {name: Setting(name, plain(word.text), word.place) for name, word in started.variables.items()},
+        perhaps=_perhaps(command, rest[:ends], flags),
     )
+
+
+def _perhaps(command: Command, rest: Sequence[Word], flags: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Flags in variables among the program's words that branches have filled, beside those that it gets for sure."""
+    names = {word.text[2:-1] for word in rest if word.text.startswith("${")} & command.perhaps.keys()
+    every = {key: one for name in sorted(names) for key, one in flags_of(list(command.perhaps[name]))[0].items()}
+    return {key: one for key, one in every.items() if key not in flags}
 
 
 def _sourced(here: "_Folders", name: str) -> tuple[str, str] | None:
@@ -85,8 +94,8 @@ def _sourced(here: "_Folders", name: str) -> tuple[str, str] | None:
 class _Folders:
     """Where a command's paths may start: where a `cd` went, the project, the launcher's own folder."""
 
-    def __init__(self, root: Path, own: str, went: str) -> None:
-        self.root, self.own = root, own
+    def __init__(self, root: Path, own: str, went: str, made: Set[str] = frozenset()) -> None:
+        self.root, self.own, self.made = root, own, made
         went = went.replace("${HERE}", own or ".")
         self.starts = [went, posixpath.join(own, went), "", own] if went and "${" not in went else ["", own]
 
@@ -108,6 +117,6 @@ class _Folders:
             return ""
         for start in self.starts:
             path = posixpath.normpath(posixpath.join(start, name))
-            if not path.startswith("..") and (self.root / path).is_file():
+            if not path.startswith("..") and (path in self.made or (self.root / path).is_file()):
                 return path
         return ""

@@ -4,7 +4,7 @@ tree-sitter parses; nothing is run. What stays unknown is left in the words as `
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tree_sitter
@@ -45,6 +45,9 @@ class Command:
     folder: str
     """Where a `cd` before it went, as written; empty: nowhere."""
 
+    perhaps: Mapping[str, Sequence[Word]] = field(default_factory=dict)
+    """Of variables in its words that stayed unknown: what branches before it put into them."""
+
 
 @dataclass
 class _State:
@@ -52,6 +55,9 @@ class _State:
     exported: dict[str, Word] = field(default_factory=dict)
     functions: "dict[str, tuple[Shell, tree_sitter.Node]]" = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    perhaps: dict[str, list[Word]] = field(default_factory=dict)
+    """What branches put into a variable, of which each may hold or not."""
+
     taken: dict[str, Word] = field(default_factory=dict)
     """What sourced files assigned."""
 
@@ -77,6 +83,9 @@ def _of_slurm(file: str, text: str) -> dict[str, list[Word]]:
 
 
 _DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
+
+MOST_PERHAPS = 200
+"""Words of one variable."""
 
 MOST_TURNS = 32
 """Of a loop over configurations."""
@@ -219,6 +228,10 @@ class Shell:
             words = [Word("", self._place(node))]
         operator = any(not child.is_named and child.type == "+=" for child in node.children)
         before = self.state.values.get(key)
+        if self.state.branches:
+            self._perhaps(key, words)
+        elif not operator:
+            self.state.perhaps.pop(key, None)
         if operator:
             if value is not None and value.type != "array" and before:
                 words = [Word(before[0].text + words[0].text, words[0].place)]
@@ -233,6 +246,11 @@ class Shell:
             self.state.values[key] = words
         if key in self.state.exported:
             self._export(key, node)
+
+    def _perhaps(self, key: str, words: list[Word]) -> None:
+        held = self.state.perhaps.setdefault(key, [])
+        if len(held) < MOST_PERHAPS:
+            held += [Word(part, word.place) for word in words for part in _split(word.text)]
 
     def _command(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
         variables = dict(self.state.exported)
@@ -268,7 +286,11 @@ class Shell:
             if " " in last.text:
                 yield from self._inner(last.text.encode(), 0 if self.lines else last.place.line - 1)
                 return
-        yield Command(tuple(words), self._place(node), variables, self.state.folder)
+        # In a branch of its own it is that one's words that a command gets, and no other's.
+        held = self.state.perhaps.keys() if not self.state.branches else frozenset()
+        names = {word.text[2:-1] for word in words if word.text.startswith("${")} & held
+        perhaps = {name: tuple(self.state.perhaps[name]) for name in sorted(names)}
+        yield Command(tuple(words), self._place(node), variables, self.state.folder, perhaps)
 
     def _takes_in(self, name: str) -> bool:
         """The variables and functions of a file that is sourced; its commands are that file's own."""

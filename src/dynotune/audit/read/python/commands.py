@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dynotune.audit.read.python.bindings import dotted
+from dynotune.audit.read.python.files import module_of
 from dynotune.audit.read.python.module import FUNCTIONS, Function, Module
+from dynotune.audit.read.python.modules import Modules
 
 _STARTS = frozenset(
     {"typer.run", "fire.Fire", "Fire", "tyro.cli", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI", "defopt.run"}
@@ -43,6 +45,26 @@ def commands(module: Module) -> dict[ast.AST, dict[str, Parameter]]:
         elif node.name in started or any(_is_typers(mark, module) for mark in marks):
             found[node] = dict(_of_a_signature(node))
     return found
+
+
+def started_by(function: Function, module: Module, others: Modules) -> str:
+    """The file whose command a function of the top level is: its own, or one that imports it and hands it to a library that
+    makes commands (`fire.Fire(run)` in `__main__.py`); empty: it is none's that was read."""
+    if function in commands(module):
+        return module.file
+    asked = (module.file, function.name, len(others))
+    if asked not in others.starters:
+        others.starters[asked] = next(_handing_over(function.name, module, others), "")
+    return others.starters[asked]
+
+
+def _handing_over(function: str, module: Module, others: Modules) -> Iterator[str]:
+    for name in sorted({one.rpartition(".")[2] for one in _STARTS}):
+        for other, site in others.calls_of(name):
+            if other is module or dotted(site.node.func) not in _STARTS or not site.node.args:
+                continue
+            if module_of(other.dotted(site.node.args[0]), other, others) == (module, function):
+                yield other.file
 
 
 def _is_typers(mark: str, module: Module) -> bool:

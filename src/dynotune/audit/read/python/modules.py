@@ -19,6 +19,9 @@ class Modules(dict[str, Module]):
         """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
         belongs to none. Only what all of them agree on."""
 
+        self.started_variously: frozenset[str] = frozenset()
+        """Scripts that several commands start, each with flags of its own."""
+
         self.takes: Callable[[str, str], bool | None] = lambda name, key: None
         """Whether a library's configuration class, by its qualified name, takes a key. None: no class that is known."""
 
@@ -27,6 +30,10 @@ class Modules(dict[str, Module]):
 
         self.led: dict[tuple[str, str, int], tuple[Module, str] | None] = {}
         """Where dotted names lead to, by the file that says them and how many files there were."""
+
+        self.starters: dict[tuple[str, str, int], str] = {}
+        """The files that make commands of others' functions, by the function's file and name and how many files there
+        were."""
 
         self._calls: dict[str, list[tuple[Module, Site]]] = {}
         self._indexed = 0
@@ -44,6 +51,7 @@ class Modules(dict[str, Module]):
         other.update(self)
         other.takes = self.takes
         other.started_with = {**self.started_with, file: with_}
+        other.started_variously = self.started_variously - {file}
         return other
 
     def calls_of(self, name: str) -> list[tuple[Module, Site]]:

@@ -12,7 +12,7 @@ from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
 from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
-from dynotune.audit.read.python.commands import commands, told_to_typer
+from dynotune.audit.read.python.commands import commands, started_by, told_to_typer
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
 from dynotune.audit.read.python.rounds import MOST_LOOPS, put
@@ -101,7 +101,7 @@ class Objects:
         if not given:
             # A library that makes flags of parameters (fire, typer, click) may start it.
             flag = commands(module).get(node, {}).get(name)
-            with_ = self.of.others.started_with.get(module.file, {})
+            with_ = self.of.others.started_with.get(started_by(node, module, self.of.others) or module.file, {})
             named = with_.get(flag.flag.lstrip("-").replace("-", "_") if flag is not None else name)
             if named is None and f"no_{name}" in with_:
                 named = Value(False, with_[f"no_{name}"].via)
@@ -121,21 +121,27 @@ class Objects:
 
     def _more(self, node: Function, scope: Scope, module: Module) -> Value:
         """What `**kwargs` of a function holds by its call sites: an item that all of them give alike, or one that is not
-        known for those that some give."""
+        known for those that some give. Of a function that fire makes a command of: the flags that the command has beside its
+        parameters', of which a command that nothing shows has none."""
         named = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         every: list[dict[Any, Value]] = []
         for of, site in self._sites_of(node, scope, module):
             given = of.objects.arguments(site.node, site.scope, {})
             every.append({key: value for key, value in given.items() if not key.isdigit() and key not in named})
+        others = self.of.others
+        starter = started_by(node, module, others) if not every else ""
+        if starter and starter not in others.started_variously:
+            with_ = others.started_with.get(starter, {})
+            every = [{key: value for key, value in with_.items() if key.isidentifier() and key not in named}]
         if not every or any(key in given for given in every for key in (HOLE, "*")):
             return unknown(f"it is an argument of `{node.name}`")
         items: dict[Any, Value] = {}
         for key in dict.fromkeys(key for given in every for key in given):
             values = [given[key] for given in every if key in given]
             alike = len(values) == len(every) and all(value.value == values[0].value for value in values)
-            others = [value.value for value in values if value.is_known and not isinstance(value.value, Made)]
+            else_ = [value.value for value in values if value.is_known and not isinstance(value.value, Made)]
             items[key] = (
-                values[0] if alike else unknown(f"some calls of `{node.name}` give it otherwise", others=others[:8])
+                values[0] if alike else unknown(f"some calls of `{node.name}` give it otherwise", others=else_[:8])
             )
         return Value(items, (module.place(node),))
 

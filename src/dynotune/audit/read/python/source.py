@@ -25,6 +25,7 @@ _PYTHON_2 = re.compile(
 )
 _MAGIC = re.compile(r"^\s*[%!?]|^\s*[\w.]+\?{1,2}\s*$")
 _MAGIC_VALUE = re.compile(r"^(\s*)([\w, ]+?)\s*=\s*[%!]")
+_FILE_CELL = re.compile(r"# ?%%(?:writefile|file)\b")
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 
@@ -98,13 +99,27 @@ def comments(text: str) -> dict[int, str]:
     found: dict[int, str] = {}
     if "#" not in text:
         return found
+    files = _of_files(text) if "%%" in text else frozenset()
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
+            if token.type == tokenize.COMMENT and token.start[0] not in files:
                 found[token.start[0]] = token.string.lstrip("#").strip()
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         pass  # what was seen up to there stays; that the file does not parse is said by `parsed`
     return found
+
+
+def _of_files(text: str) -> frozenset[int]:
+    """Lines of a notebook's cells that are files, and nothing that its author says of its code."""
+    found: set[int] = set()
+    inside = False
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if line.startswith(MARK):
+            inside = number < len(lines) and _FILE_CELL.match(lines[number]) is not None
+        elif inside:
+            found.add(number)
+    return frozenset(found)
 
 
 def _nothing(text: str, why: str) -> Parsed:
