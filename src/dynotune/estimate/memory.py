@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Counted = TypeVar("Counted")
 
-BESIDE_A_MODEL = GIB // 16
-"""Bytes that a process may hold on a device beside the weights before it is asked whether something else lies there."""
+WORTH_COLLECTING = 1 / 64
+"""Share of a device that a process may hold beside the weights before garbage is collected for it."""
 
 CONTEXT = GIB // 2
 """What CUDA and its libraries take of a device before the first tensor."""
@@ -165,7 +165,8 @@ def live_memory(
     if on_gpu:
         # A model of before, of another run in this process, stands in cycles that hold its memory until they are collected:
         # with it, a card of 141 GB once had no room for activations of 31. Collecting takes 0.3 s: only where something is.
-        if torch.cuda.memory_allocated(device) > weights(model, compute_bf16=False)[0].bytes + BESIDE_A_MODEL:
+        beside = torch.cuda.memory_allocated(device) - weights(model, compute_bf16=False)[0].bytes
+        if beside > torch.cuda.get_device_properties(device).total_memory * WORTH_COLLECTING:
             gc.collect()
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         free = torch.cuda.mem_get_info(device)[0] + kept

@@ -115,14 +115,16 @@ def _train(
             return RunResult(folder.path, 0, [], figures, run_of.prepared.model, run_of.tokenizer), None
         facts = run_of.prepared.facts.to_json()
         said = [*execution.says, *standing.before]
-        begin(run, config, folder, run_of.resume_from, facts, said, run_of.material, say)
+        with run_of.set_up.of("run folder"):
+            begin(run, config, folder, run_of.resume_from, facts, said, run_of.material, say)
         run.wall_before = wall(
             run.trainee.progress.account
         )  # with what `begin` found to be lost, which is no time of this one
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        run.surroundings.begin()
-        run.watch.begin()
+        with run_of.set_up.of("monitors"):
+            run.surroundings.begin()
+            run.watch.begin()
         ready = time.perf_counter()
         run.set_up = dict(run_of.set_up.seconds)  # what is put in later is in the account of steps
         if ready - loaded >= LONG:

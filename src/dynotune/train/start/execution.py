@@ -128,17 +128,19 @@ def choose_execution(
         if site.packed:
             path = packed = paths.packed(site, _asides(installed))
             putting_in.callback(packed.close)
-            plan = plan.of_units(path.units(plan.spans))
+            with parts.of("micro-batches"):
+                plan = plan.of_units(path.units(plan.spans))
             longest = max(plan.longest, *(held.on(path).longest for held in held_out.values()), 0)
             with uncounted(packed), parts.of("activation memory"):
                 choice = choose_memory(
                     config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
                 )
-            cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
             rungs = COMPILED_RUNGS if installed.get("compiled_layers") is not None else None
             slack = GRAPHS_SLACK if installed.get("step_graphs") is not None else 0.0
-            plan = plan.executed(choice.capacity.tokens, longest, cost, rungs, slack)
-            says = _packed_in_words(config, plan, choice, installed)
+            with parts.of("micro-batches"):
+                cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
+                plan = plan.executed(choice.capacity.tokens, longest, cost, rungs, slack)
+                says = _packed_in_words(config, plan, choice, installed)
         else:
             path = paths.plain(model)
             plan = plan.of_units(path.units(plan.spans))
