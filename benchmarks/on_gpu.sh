@@ -3,6 +3,7 @@
 #   benchmarks/on_gpu.sh checks OUT SHARED COMMIT       the loop: host waits, masking, resume, precision
 #   benchmarks/on_gpu.sh parts OUT SHARED COMMIT        attention, head and LoRA alone: correctness, then times
 #   benchmarks/on_gpu.sh peers OUT SHARED COMMIT ROWS   whole training steps beside TRL, by default and tuned
+#   benchmarks/on_gpu.sh first_step OUT SHARED COMMIT   what a 7B takes to its first step: a cold process, then warm ones
 #   benchmarks/on_gpu.sh floors OUT SHARED COMMIT ROWS  steps of rows by kernel class, each beside its floor
 #   benchmarks/on_gpu.sh bench OUT SHARED COMMIT CASES  noise of steps, and the case studies of `dynotune bench`
 # SHARED holds `data`, `tokenizers` and `tiny-lm`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
@@ -40,6 +41,9 @@ case "$what" in
     timeout -k 10 "$(left)" python3 -m benchmarks.peers --rows "${5:-all}" --shared "$shared" --out "$out" \
       --commit "$commit" --budget "$(($(left) - 10))" ${FLASH_ATTN:+--flash-attn "$FLASH_ATTN"} \
       ${REHEARSE:+--dry} || failed=1
+    ;;
+  first_step)
+    timeout -k 10 "$(left)" python3 -m benchmarks.first_step --out "$out/first_step.json" --commit "$commit" || failed=1
     ;;
   floors)
     timeout -k 10 "$(left)" python3 benchmarks/gpu_floors.py --output "$out" --shared "$shared" --commit "$commit" \

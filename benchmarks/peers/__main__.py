@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.peers.arm import MARK
@@ -60,11 +61,17 @@ def run_arm(row: str, arm: str, args: argparse.Namespace) -> dict[str, Any]:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"failed": f"did not finish in {limit} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     words = {"SHARED": args.shared, "STANDIN": args.flash_attn, "OUT": args.out}
-    if lines and done.returncode == 0:
-        return dict(json.loads(without_folders(lines[-1].removeprefix(MARK), words)))
+    found = result_of(done.stdout, words) if done.returncode == 0 else None
+    if found is not None:
+        return found
     return {"failed": without_folders((done.stdout + done.stderr)[-4000:], words)}
+
+
+def result_of(output: str, words: Mapping[str, Path | None] = MappingProxyType({})) -> dict[str, Any] | None:
+    """What an arm's process printed of itself, if it did; `words` in the place of folders."""
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    return dict(json.loads(without_folders(lines[-1].removeprefix(MARK), dict(words)))) if lines else None
 
 
 def run_rows(names: Sequence[str], args: argparse.Namespace) -> int:

@@ -1,0 +1,84 @@
+"""How long a run of the 7B takes to its first step, part by part, in fresh processes one after the other.
+
+    python -m benchmarks.first_step --out OUT.json [--row packed-16k] [--times 4] [--src SRC] [--commit COMMIT] [--dry]
+
+Each process trains the row's first Dynotune arm as `benchmarks.peers` does, and is asked for `set_up/<part>` of its
+`summary.json`: seconds behind loading and before the first step. On a machine that has just been started the first process
+compiles the kernels and the others find them compiled. `--src` takes another tree's `src`, to hold a change against what was
+before it on the same machine; processes of both take turns. On an H200 a process takes 25 s, the first one 45.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.peers.__main__ import PATIENCE, result_of
+from benchmarks.peers.keep import ROOT, commit_of_tree
+from benchmarks.peers.rows import ROWS, who
+from benchmarks.whole_file import write_json
+from dynotune.environment import cpu_model
+
+
+def one(row: str, arm: str, src: Path, dry: bool) -> dict[str, Any]:
+    """A process: what loading, setting up and its parts took, in seconds; or `failed`."""
+    env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    env["PYTHONPATH"] = ":".join(filter(None, [str(src), str(ROOT), env.get("PYTHONPATH", "")]))
+    command = [sys.executable, "-m", "benchmarks.peers.arm", "--row", row, "--arm", arm, *(["--dry"] if dry else [])]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=env, check=False, timeout=PATIENCE * ROWS[row].arms[arm].seconds
+    )
+    found = result_of(done.stdout) if done.returncode == 0 else None
+    if found is None:
+        return {"failed": (done.stdout + done.stderr)[-4000:]}
+    summary = found["summary"]
+    return {
+        "loading": summary["time/loading"],
+        "set_up": summary["time/set_up"],
+        "first_step": summary["time/first_step"],
+        "parts": {key.removeprefix("set_up/"): took for key, took in summary.items() if key.startswith("set_up/")},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--row", default="packed-16k", choices=ROWS)
+    parser.add_argument("--times", type=int, default=4)
+    parser.add_argument("--src", type=Path, help="of another tree, whose processes take turns with this one's")
+    parser.add_argument("--commit", default="", help="of the tree, where it is not a git checkout")
+    parser.add_argument("--dry", action="store_true", help="a rehearsal on a CPU, of a tiny model")
+    args = parser.parse_args()
+    arm = next(name for name in ROWS[args.row].arms if who(name) == "dynotune")
+    result: dict[str, Any] = {
+        "command": f"python -m benchmarks.first_step --row {args.row} --times {args.times}"
+        + (" --src BEFORE" if args.src else ""),
+        "commit": args.commit or commit_of_tree(),
+        "hardware": cpu_model() if args.dry else torch.cuda.get_device_name(),
+        "versions": {name: metadata.version(name) for name in ("torch", "transformers", "peft")},
+        "row": args.row,
+        "processes": [],
+    }
+    trees = {"this": ROOT / "src", **({"before": args.src} if args.src else {})}
+    for number in range(args.times):
+        for tree, src in trees.items():
+            found = {"tree": tree, "number": number, **one(args.row, arm, src, args.dry)}
+            result["processes"].append(found)
+            write_json(args.out, result)
+            if "failed" in found:
+                print(found["failed"])
+                return 1
+            parts = ", ".join(f"{name} {took:.2f}" for name, took in found["parts"].items())
+            print(
+                f"{tree} {number}: set up {found['set_up']:.2f} s, loading {found['loading']:.2f}: {parts}", flush=True
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
