@@ -229,6 +229,11 @@ def _parsed(job: Job, flagged: Job, script: Script | None) -> Job:
     if script is not None and script.calls_of("get_peft_config"):  # TRL's own reader of these flags
         asked = {name: flagged.settings[name] for name in _ADAPTERS if flagged.is_given(name)}
         settings |= {name: setting for name, setting in asked.items() if name not in settings}
+    # What the command line has of the model, where the script's arguments are known otherwise.
+    settings |= {
+        name: flagged.settings[name] for name in _LOADED if _is_asked_for(name, settings) and flagged.is_given(name)
+    }
+    job = replace(job, settings=settings)
     missing = [name for name, one in settings.items() if not one.is_known]
     if not any(settings[name].known is Known.DEFAULT for name in missing):
         return job  # the script gives its arguments itself
@@ -237,6 +242,12 @@ def _parsed(job: Job, flagged: Job, script: Script | None) -> Job:
             settings[name] = setting
     given = [*job.given, *flagged.given]
     return replace(job, settings=settings, given=given, home=flagged.home, native=flagged.native)
+
+
+def _is_asked_for(name: str, settings: Mapping[str, Setting]) -> bool:
+    """The script reads it from the command line, by a parser of dataclasses."""
+    held = settings.get(name)
+    return held is not None and isinstance(held.value, Unknown) and held.value.why.endswith(COMMAND_LINE)
 
 
 def _with_overrides(job: Job, launch: Launch) -> Job:
