@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
@@ -18,6 +19,7 @@ from dynotune.audit.read.configs.settings import Given, job_from
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
+from dynotune.audit.read.launchers.handed_on import handed_to
 from dynotune.audit.read.python.declared import COMMAND_LINE
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.read.python.value import Value
@@ -283,12 +285,18 @@ def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = Tr
     return found
 
 
-def each_of(launch: Launch, configs: Mapping[str, ConfigFile]) -> list[Launch]:
+def each_of(
+    launch: Launch, configs: Mapping[str, ConfigFile], texts: Mapping[str, str] = MappingProxyType({})
+) -> list[Launch]:
     """A trainer's own command whose configuration's name has a variable in it (`axolotl train "configs/$1.yml"`, a loop over
-    names), once for each file of that trainer's that it may mean; itself, where there is none."""
+    names), once for each file of that trainer's that it may mean, or that texts hand to its file; itself, where there is
+    none."""
     if launch.configs or launch.program not in PROGRAMS:
         return [launch]
     trainer = PROGRAMS[launch.program][0]
+    own = [name for name, config in configs.items() if TRAINERS.get(config.kind, (None,))[0] is trainer]
+    if handed := handed_to(launch, texts, own):
+        return [replace(launch, configs=(name,)) for name in handed]
     for word in launch.behind:
         if "${" not in word or not word.endswith((".yaml", ".yml")) or word.startswith("${"):
             continue
