@@ -135,7 +135,9 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         return  # it makes no speed, or knows which tokens are real
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
-    limits, sides = set(_GIVEN.findall(script.source)), set(_SIDES.findall(script.source))
+    # A callback's file has the number, and the file that trains says what it is.
+    limits = {limit for one in near for limit in _GIVEN.findall(one.source)}
+    sides = set(_SIDES.findall(script.source))
     batches = set(_BATCH_OF.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
