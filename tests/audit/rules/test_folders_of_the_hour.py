@@ -122,6 +122,7 @@ OF_HYDRA = "@hydra.main(version_base=None, config_path='conf', config_name='conf
         ("run_dir: ${hydra:runtime.output_dir}\n" + CONF.format("a-${seed}"), "python train.py", "", False),
         ("run_dir: runs/a\n" + CONF.format("${now:%F}"), "python train.py", "", False),
         ("run_dir: ${hydra:runtime.output_dir}\nseed: 1\n", "python train.py hydra.run.dir=a", "", False),
+        ("run_dir: runs/${now:%F}\nseed: 1\n", "python train.py run_dir=runs/a", "", False),
     ],
 )
 def test_found_by_a_function_of_its_own(tmp_path: Path, conf: str, commands: str, readme: str, fires: bool) -> None:

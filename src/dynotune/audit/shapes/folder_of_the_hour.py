@@ -47,7 +47,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             return
         place = Place(script.file, held[1]) if held is not None and _OF_HYDRA.search(held[0]) else None
         place = place or (_entry_of_hydra(folder, project) if "hydra" in source else None)
-        if place is not None and (missing := _without_a_folder(script, project)) is not None:
+        if place is not None and (missing := _without_a_folder(script, folder, project)) is not None:
             yield from _of_hydra(project, looks, place, missing)
             return
 
@@ -86,13 +86,14 @@ def _entry_of_hydra(name: str, project: Project) -> Place | None:
     return None
 
 
-def _without_a_folder(script: Script, project: Project) -> tuple[Place, ...] | None:
+def _without_a_folder(script: Script, folder: str, project: Project) -> tuple[Place, ...] | None:
     """Commands that leave the folder to Hydra; None: none does. Where some give one, a document has to say of all that
     they go on."""
+    gives = re.compile(rf"{_RUN_DIR.pattern}|(?<![\w-])\+*(?:\w+\.)*{re.escape(folder.rpartition('.')[2])}=")
     starts = [one for one in project.launches if one.script == script.file]
-    lacking = [one for one in starts if not _RUN_DIR.search(" ".join(one.words))]
+    lacking = [one for one in starts if not gives.search(" ".join(one.words))]
     if not starts:
-        return () if not any(_RUN_DIR.search(" ".join(one.words)) for one in project.launches) else None
+        return () if not any(gives.search(" ".join(one.words)) for one in project.launches) else None
     said = any(_GOES_ON.search(text) for text in project.documents.values())
     if not lacking or (len(lacking) < len(starts) and not said):
         return None
