@@ -46,7 +46,7 @@ def test_arguments(tmp_path: Path, files: dict[str, str], found: int) -> None:
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ({"run.sh": "BATCH=16\npython train.py --lr 1e-5\n"}, 1),
+        ({"run.sh": "#!/usr/bin/env bash\nBATCH=16\npython train.py --lr 1e-5\n"}, 1),
         ({"run.sh": "WANDB_PROJECT=claims\nOMP_NUM_THREADS=8  # as many as cores\npython train.py\n"}, 2),
         ({"run.sh": "CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node 2 train.py\n"}, 1),
         ({"run.sh": "export BATCH=16\npython train.py\n"}, 0),
@@ -56,6 +56,9 @@ def test_arguments(tmp_path: Path, files: dict[str, str], found: int) -> None:
         ({"run.sh": "BATCH=16\nBATCH=$BATCH python train.py\n"}, 0),
         ({"run.sh": "EPOCHS=3\npython train.py --epochs $EPOCHS\n"}, 0),
         ({"env.sh": "BATCH=16\npython -V\n", "run.sh": "set -a\nsource env.sh\npython train.py\n"}, 0),
+        ({"env.sh": "WANDB_PROJECT=claims\n", "run.sh": "source env.sh\npython train.py\n"}, 1),
+        ({"env.sh": "export WANDB_PROJECT=claims\n", "run.sh": "source ./env.sh\npython train.py\n"}, 0),
+        ({"env.sh": "WANDB_PROJECT=claims\n", "run.sh": ". env.sh\nexport WANDB_PROJECT\npython train.py\n"}, 0),
         ({"job.sbatch": "#!/bin/bash\n#SBATCH --gres=gpu:2\nCUDA_VISIBLE_DEVICES=0\npython train.py\n"}, 0),
         ({"run.sh": "BATCH=16\npython train.py\n", "README.md": "    BATCH=8 bash run.sh\n"}, 1),
     ],

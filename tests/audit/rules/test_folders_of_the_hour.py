@@ -147,3 +147,30 @@ OPTION = "ap = argparse.ArgumentParser()\nap.add_argument('--out', default={})\n
 def test_folders_of_ones_own(tmp_path: Path, before: str, folder: str, command: str, fires: bool) -> None:
     train = FOUND.format(before=before, main="def main():", folder=folder)
     assert len(places(tmp_path / "a", {"train.py": train, "run.sh": f"{command}\n"})) == fires
+
+
+JOB = """#!/bin/bash
+#SBATCH --time=04:00:00{more}
+OUT={out}
+trl sft --config a.yaml --output_dir $OUT --resume_from_checkpoint true
+"""
+SUBMIT = "Jobs end after four hours; submit it again, and it resumes from the last checkpoint.\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "out", "readme", "fires"),
+    [
+        ("", "runs/$SLURM_JOB_ID", SUBMIT, True),
+        ("", "runs/${SLURM_JOBID}", "Resubmit the job: it goes on.\n", True),
+        ("\n#SBATCH --requeue", "runs/$SLURM_JOB_ID", SUBMIT, False),
+        ("", "runs/$SLURM_JOB_NAME", SUBMIT, False),
+        ("", "runs/$SLURM_JOB_ID", "One run takes three hours.\n", False),
+    ],
+)
+def test_of_a_job_that_is_submitted_again(tmp_path: Path, more: str, out: str, readme: str, fires: bool) -> None:
+    files = {
+        "job.sbatch": JOB.format(more=more, out=out),
+        "a.yaml": "model_name_or_path: a/b\ndataset_name: d.jsonl\nbf16: true\n",
+        "README.md": readme,
+    }
+    assert bool(places(tmp_path / "a", files)) is fires

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
@@ -168,6 +169,36 @@ def _of_a_launch(launch: Launch, project: Project) -> Iterator[Said]:
                 told, at = told + lines[set_at[0] - 1], set_at[0]
         if _DATE.search(told) and not _GIVEN.search(told):
             yield _finding(Place(launch.file, at), (launch.place,), lines[at - 1].strip())
+        elif _OF_ONE_JOB.search(told) and not _GIVEN.search(told) and (again := _submitted_again(launch, project)):
+            yield _of_a_job(Place(launch.file, at), (again, launch.place), lines[at - 1].strip())
+
+
+_OF_ONE_JOB = re.compile(r"\$\{?(?:SLURM_JOB_?ID|PBS_JOBID|LSB_JOBID|JOB_ID|RANDOM)\b|\$\$")
+_AGAIN = re.compile(
+    r"\b(?:re-?submit\w*|re-?queue\w*|submit\w*|sbatch|qsub|start\w*|run|launch\w*)\b[^.;]{0,60}\bagain\b|\bre-?submit",
+    re.IGNORECASE,
+)
+
+
+def _submitted_again(launch: Launch, project: Project) -> Place | None:
+    """Where a document says that the job is submitted anew and goes on: as a requeued one it would keep its number."""
+    if "--requeue" in project.texts.get(launch.file, "") or "--dependency" in project.texts.get(launch.file, ""):
+        return None
+    for file, text in project.documents.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if _AGAIN.search(line) and _GOES_ON.search(line):
+                return Place(file, number)
+    return None
+
+
+def _of_a_job(place: Place, also: tuple[Place, ...], text: str) -> Finding:
+    found = _finding(place, also, text)
+    return replace(
+        found,
+        message=f"The folder's name has the job's number in it (`{text[:80]}`): a job that is submitted again has"
+        " another one, finds no checkpoint, and begins at the first row.",
+        remedy=replace(found.remedy, text="Name the folder after the run (`runs/$SLURM_JOB_NAME`), not after the job."),
+    )
 
 
 def _finding(place: Place, also: tuple[Place, ...], text: str) -> Finding:

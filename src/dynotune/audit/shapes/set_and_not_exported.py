@@ -12,7 +12,9 @@ from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 
 _SETS = re.compile(r"^[ \t]*([A-Z][A-Z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s;&|()]*)[ \t]*(?:#.*)?$")
-_EXPORTS_ALL = re.compile(r"\bset\s+-\w*a\b|\bset\s+-o\s+allexport|\benv\b|\benvsubst\b|\bdeclare\s+-\w*x")
+_EXPORTS_ALL = re.compile(
+    r"\bset\s+-\w*a\b|\bset\s+-o\s+allexport|^\s*env\s|[;&|]\s*env\s|\benvsubst\b|\bdeclare\s+-\w*x", re.MULTILINE
+)
 _OF_LIBRARIES = frozenset(
     {
         *("TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HF_HOME"),
@@ -47,21 +49,30 @@ def set_and_not_exported(launch: Launch, project: Project) -> Iterator[Said]:
         for one in connected(script, project)
         for name in _READS.findall(code(one))
     }
-    for number, line in enumerate(lines_of(text), 1):
+    taken = _taken_in(launch.file, text, project)
+    if any(_EXPORTS_ALL.search(project.texts[file]) for file in taken):
+        return
+    whole = "\n".join((text, *(project.texts[file] for file in taken)))
+    every = [
+        (file, number, line)
+        for file in (launch.file, *taken)
+        for number, line in enumerate(lines_of(project.texts.get(file, "")), 1)
+    ]
+    for file, number, line in every:
         found = _SETS.match(line)
         if found is None or (found[1] not in read and found[1] not in _OF_LIBRARIES):
             continue
         name = found[1]
         # Slurm, and whoever exported it before, has it in the environment already: the new value goes along.
         inherited = name == "CUDA_VISIBLE_DEVICES" and "SBATCH" in text
-        if inherited or _is_used(name, text) or any(name in one.variables for one in project.launches):
+        if inherited or _is_used(name, whole) or any(name in one.variables for one in project.launches):
             continue
         if name in read and any(re.search(rf"\b{name}=", told) for told in project.documents.values()):
             continue
         yield Finding(
             f"`{name}` is set in a line of its own and not exported: `{launch.script or launch.program}` starts without it"
             + (" and takes its own value." if name in read else ", and the package that it is for never sees it."),
-            place=Place(launch.file, number),
+            place=Place(file, number),
             also=(launch.place,),
             evidence=Evidence(Level.TEXT, {"variable": name, "exported": False}),
             stake=Stake(AtStake.RESULT if name in read else AtStake.CLARITY),
@@ -75,6 +86,13 @@ def _is_used(name: str, text: str) -> bool:
     return any(
         word.search(line) and not line.lstrip().startswith("#") and _SETS.match(line) is None for line in lines_of(text)
     )
+
+
+def _taken_in(file: str, text: str, project: Project) -> list[str]:
+    """Files of the project that this one sources, where each name is one file's alone."""
+    named = re.findall(r"(?m)(?:^|[;&])\s*(?:source|\.)\s+[\"']?\S*?([\w.-]+)[\"']?\s*(?:$|[;&#])", text)
+    found = [[one for one in project.texts if one != file and PurePosixPath(one).name == name] for name in named]
+    return [ones[0] for ones in found if len(ones) == 1]
 
 
 def _is_taken_in(file: str, project: Project) -> bool:
