@@ -74,3 +74,103 @@ def test_of_hydra(tmp_path: Path, named: str, command: str, fires: bool) -> None
 def test_of_a_command(tmp_path: Path, run: str, fires: bool) -> None:
     files = {"run.sh": run, "a.yaml": "model_name_or_path: a/b\ndataset_name: d.jsonl\nbf16: true\n"}
     assert bool(places(tmp_path, files)) is fires
+
+
+FOUND = """import glob, os, sys, time, uuid
+import argparse
+import hydra
+import torch
+{before}
+
+def latest(folder):
+    return max(glob.glob(os.path.join(folder, "state-*.pt")), default=None)
+
+
+{main}
+    last = latest({folder})
+    if last:
+        model.load_state_dict(torch.load(last, weights_only=True))
+    for batch in loader:
+        model(**batch).loss.backward()
+        opt.step()
+        opt.zero_grad()
+    torch.save({{"model": model.state_dict(), "opt": opt.state_dict()}}, "state.pt")
+main()
+"""
+OF_HYDRA = "@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):"
+
+
+@pytest.mark.parametrize(
+    ("conf", "commands", "readme", "fires"),
+    [
+        ("run_dir: ${hydra:runtime.output_dir}\n" + CONF.format("${now:%F}/${now:%T}"), "python train.py", "", True),
+        ("run_dir: ${hydra:runtime.output_dir}\nseed: 1\n", "python train.py", "", True),
+        ("run_dir: runs/${now:%F-%H%M}\nseed: 1\n", "python train.py", "", True),
+        ("run_dir: runs/${now:%F-%H%M}\n" + CONF.format("a"), "python train.py", "", True),
+        (
+            "run_dir: ${hydra:runtime.output_dir}\n" + CONF.format("${now:%F}"),
+            "python train.py\ntorchrun train.py hydra.run.dir=outputs/ddp",
+            "It picks up where it was.",
+            True,
+        ),
+        (
+            "run_dir: ${hydra:runtime.output_dir}\n" + CONF.format("${now:%F}"),
+            "python train.py\ntorchrun train.py hydra.run.dir=outputs/ddp",
+            "Training.",
+            False,
+        ),
+        ("run_dir: ${hydra:runtime.output_dir}\n" + CONF.format("a-${seed}"), "python train.py", "", False),
+        ("run_dir: runs/a\n" + CONF.format("${now:%F}"), "python train.py", "", False),
+        ("run_dir: ${hydra:runtime.output_dir}\nseed: 1\n", "python train.py hydra.run.dir=a", "", False),
+        ("run_dir: runs/${now:%F}\nseed: 1\n", "python train.py run_dir=runs/a", "", False),
+    ],
+)
+def test_found_by_a_function_of_its_own(tmp_path: Path, conf: str, commands: str, readme: str, fires: bool) -> None:
+    train = FOUND.format(before="", main=OF_HYDRA, folder="cfg.run_dir")
+    files = {"train.py": train, "conf/config.yaml": conf, "run.sh": f"{commands}\n", "README.md": f"{readme}\n"}
+    assert len(places(tmp_path / "a", files)) == fires
+
+
+OPTION = "ap = argparse.ArgumentParser()\nap.add_argument('--out', default={})\nargs = ap.parse_args()"
+
+
+@pytest.mark.parametrize(
+    ("before", "folder", "command", "fires"),
+    [
+        ("out = f'runs/{uuid.uuid4()}'", "out", "python train.py", True),
+        (OPTION.format("time.strftime('runs/%F-%H%M')"), "args.out", "python train.py", True),
+        (OPTION.format("time.strftime('runs/%F-%H%M')"), "args.out", "python train.py --out runs/a", False),
+        (OPTION.format("'runs/a'"), "args.out", "python train.py", False),
+        ("out = 'runs/a'", "out", "python train.py", False),
+    ],
+)
+def test_folders_of_ones_own(tmp_path: Path, before: str, folder: str, command: str, fires: bool) -> None:
+    train = FOUND.format(before=before, main="def main():", folder=folder)
+    assert len(places(tmp_path / "a", {"train.py": train, "run.sh": f"{command}\n"})) == fires
+
+
+JOB = """#!/bin/bash
+#SBATCH --time=04:00:00{more}
+OUT={out}
+trl sft --config a.yaml --output_dir $OUT --resume_from_checkpoint true
+"""
+SUBMIT = "Jobs end after four hours; submit it again, and it resumes from the last checkpoint.\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "out", "readme", "fires"),
+    [
+        ("", "runs/$SLURM_JOB_ID", SUBMIT, True),
+        ("", "runs/${SLURM_JOBID}", "Resubmit the job: it goes on.\n", True),
+        ("\n#SBATCH --requeue", "runs/$SLURM_JOB_ID", SUBMIT, False),
+        ("", "runs/$SLURM_JOB_NAME", SUBMIT, False),
+        ("", "runs/$SLURM_JOB_ID", "One run takes three hours.\n", False),
+    ],
+)
+def test_of_a_job_that_is_submitted_again(tmp_path: Path, more: str, out: str, readme: str, fires: bool) -> None:
+    files = {
+        "job.sbatch": JOB.format(more=more, out=out),
+        "a.yaml": "model_name_or_path: a/b\ndataset_name: d.jsonl\nbf16: true\n",
+        "README.md": readme,
+    }
+    assert bool(places(tmp_path / "a", files)) is fires

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.told_in_tables import tokens_in_tables
 from dynotune.audit.place import Place
 
 _NO_RATE = r"\b(?!\s?(?:/|per|an?\b|each))"
@@ -57,6 +58,7 @@ class Told:
 def tokens_told(project: Project) -> Told | None:
     """Of all training data together, where the documents have one such figure; None: none, or several."""
     found = list(_figures(project)) or list(_products(project))
+    found = found or [Told(tokens, place) for tokens, place in tokens_in_tables(project)]
     return found[0] if len({one.tokens for one in found}) == 1 else None
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
@@ -18,6 +19,7 @@ from dynotune.audit.read.configs.settings import Given, job_from
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
+from dynotune.audit.read.launchers.handed_on import handed_to
 from dynotune.audit.read.python.declared import COMMAND_LINE
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.read.python.value import Value
@@ -229,6 +231,11 @@ def _parsed(job: Job, flagged: Job, script: Script | None) -> Job:
     if script is not None and script.calls_of("get_peft_config"):  # TRL's own reader of these flags
         asked = {name: flagged.settings[name] for name in _ADAPTERS if flagged.is_given(name)}
         settings |= {name: setting for name, setting in asked.items() if name not in settings}
+    # What the command line has of the model, where the script's arguments are known otherwise.
+    settings |= {
+        name: flagged.settings[name] for name in _LOADED if _is_asked_for(name, settings) and flagged.is_given(name)
+    }
+    job = replace(job, settings=settings)
     missing = [name for name, one in settings.items() if not one.is_known]
     if not any(settings[name].known is Known.DEFAULT for name in missing):
         return job  # the script gives its arguments itself
@@ -237,6 +244,12 @@ def _parsed(job: Job, flagged: Job, script: Script | None) -> Job:
             settings[name] = setting
     given = [*job.given, *flagged.given]
     return replace(job, settings=settings, given=given, home=flagged.home, native=flagged.native)
+
+
+def _is_asked_for(name: str, settings: Mapping[str, Setting]) -> bool:
+    """The script reads it from the command line, by a parser of dataclasses."""
+    held = settings.get(name)
+    return held is not None and isinstance(held.value, Unknown) and held.value.why.endswith(COMMAND_LINE)
 
 
 def _with_overrides(job: Job, launch: Launch) -> Job:
@@ -272,12 +285,18 @@ def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = Tr
     return found
 
 
-def each_of(launch: Launch, configs: Mapping[str, ConfigFile]) -> list[Launch]:
+def each_of(
+    launch: Launch, configs: Mapping[str, ConfigFile], texts: Mapping[str, str] = MappingProxyType({})
+) -> list[Launch]:
     """A trainer's own command whose configuration's name has a variable in it (`axolotl train "configs/$1.yml"`, a loop over
-    names), once for each file of that trainer's that it may mean; itself, where there is none."""
+    names), once for each file of that trainer's that it may mean, or that texts hand to its file; itself, where there is
+    none."""
     if launch.configs or launch.program not in PROGRAMS:
         return [launch]
     trainer = PROGRAMS[launch.program][0]
+    own = [name for name, config in configs.items() if TRAINERS.get(config.kind, (None,))[0] is trainer]
+    if handed := handed_to(launch, texts, own):
+        return [replace(launch, configs=(name,)) for name in handed]
     for word in launch.behind:
         if "${" not in word or not word.endswith((".yaml", ".yml")) or word.startswith("${"):
             continue

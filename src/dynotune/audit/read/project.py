@@ -169,6 +169,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
     sources = Sources(found.configs, found.scripts, of_scripts, schemas, found.allocations)
     jobs: list[Job] = []
+    texts = {**found.texts, **found.documents}
     for launch in found.launches:
         with_, here = started[launch.place], sources
         if with_ and launch.script in found.scripts and launch.script not in found.modules.started_with:
@@ -177,7 +178,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
             here = replace(sources, jobs={**of_scripts, launch.script: own})
         if often[launch.script] <= MOST_FOLLOWED:
             here = replace(here, followed=launch.script)
-        jobs += [job for one in each_of(launch, found.configs) for job in jobs_of_launch(one, here)]
+        jobs += [job for one in each_of(launch, found.configs, texts) for job in jobs_of_launch(one, here)]
     covered = {file for job in jobs for file in job.files}
     read_by_scripts = {file for own in of_scripts.values() for job in own for file in job.files}
     for name, config in found.configs.items():

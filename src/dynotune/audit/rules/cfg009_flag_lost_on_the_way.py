@@ -14,9 +14,11 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.arguments_that_stay_behind import arguments_that_stay_behind
 from dynotune.audit.shapes.exported_in_vain import exported_in_vain
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
 from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
+from dynotune.audit.shapes.set_and_not_exported import set_and_not_exported
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_a_parser_refuses import turned_round
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
@@ -84,6 +86,8 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
+    yield from arguments_that_stay_behind(launch, project)
+    yield from set_and_not_exported(launch, project)
     yield from variables_that_nothing_gets(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
@@ -203,7 +207,9 @@ RULE = Rule(
         detected="E0: settings of training that a launcher exports and no line reads; flags, or its own argument, that a"
         " shell script keeps in a variable which no command gets; flags that"
         " a shell script's usage line or a document gives it, where it hands on its first argument at"
-        " most; a word or a variable with which a document starts a launcher that reads no argument, or sets the variable"
+        " most; arguments that another launcher, or the same file, gives a script or a function beyond those that it looks"
+        " at; a variable that it sets in a line of its own, which the program or a package reads and nothing exports; a"
+        " word or a variable with which a document starts a launcher that reads no argument, or sets the variable"
         " itself; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
         " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
         " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"

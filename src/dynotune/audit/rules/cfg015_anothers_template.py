@@ -12,6 +12,7 @@ from dynotune.audit.shapes.base_without_template import base_without_template
 from dynotune.audit.shapes.marks_of_another_family import marks_of_another_family
 from dynotune.audit.shapes.marks_that_a_base_lacks import adds_tokens, marks_that_a_base_lacks
 from dynotune.audit.shapes.system_turn_refused import system_turn_refused
+from dynotune.audit.shapes.template_put_on import template_put_on
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
 
@@ -59,6 +60,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from base_without_template(job, project)
     yield from system_turn_refused(job, project)
     yield from marks_that_a_base_lacks(job, project)
+    yield from template_put_on(job, project)
     key, names = TEMPLATES.get(job.trainer, ("", {}))
     found, model = given(job, key), job.get("model_name_or_path")
     if found is None or not isinstance(found.value, str) or not isinstance(model, str):
@@ -102,7 +104,8 @@ RULE = Rule(
         " their vocabularies."
         " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens."
         " `apply_chat_template` for a base model whose tokenizer is known to have none, in a program that gives it none."
-        " A system turn in rows for Gemma 1 or 2, whose template refuses it.",
+        " A system turn in rows for Gemma 1 or 2, whose template refuses it."
+        " Unsloth's `get_chat_template` with the name of another family's, and a text that is set as `chat_template`.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rendered rows with the tokens that they become.",
         deliberate=("A template that all of one's models share, with tokens that are added and trained elsewhere.",),
         sources=("LLaMA-Factory 0.9.5, README's table of models and templates", "Axolotl 0.19, `ChatTemplate`"),

@@ -77,7 +77,8 @@ def _filtered(project: Project) -> Iterator[Said]:
 
 
 def _of_a_class(project: Project) -> Iterator[Said]:
-    """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
+    """Fields of a project's own dataclass, or of a class that holds nothing but settings (`class CFG:`), which no file reads
+    as an attribute or by a quoted name."""
     source = "\n".join(code(one) for one in project.scripts)
     homes = {file for job in project.jobs for file in job.files}
     given = {name for launch in project.launches if launch.script in homes for name in launch.flags}
@@ -88,16 +89,27 @@ def _of_a_class(project: Project) -> Iterator[Said]:
         for node in script.tree.body:
             if not isinstance(node, ast.ClassDef) or node.bases or not _OPTIONS.search(node.name):
                 continue
-            if not any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+            marked = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+            if not marked and (node.decorator_list or not _holds_settings(node)):
                 continue
             fields = [
                 one.target for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
             ]
+            if not marked:
+                plain = [one.targets[0] for one in node.body if isinstance(one, ast.Assign)]
+                fields += [one for one in plain if isinstance(one, ast.Name)]
             unread = [one for one in fields if not re.search(rf"\.{one.id}\b|[\"']{one.id}[\"']", source)]
             unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
             unread = [one for one in unread if one.id not in given]  # CFG009's, where the command gives it
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
+
+
+def _holds_settings(node: ast.ClassDef) -> bool:
+    """`class CFG: lr = 1e-5; epochs = 3`: four plain values at least, and nothing else."""
+    said = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    plain = [one for one in said if isinstance(one, ast.Assign | ast.AnnAssign) and isinstance(one.value, ast.Constant)]
+    return len(plain) >= 4 and all(isinstance(one, ast.Assign | ast.AnnAssign) for one in said)
 
 
 _NAMES_ALONE = re.compile(r"\{\s*(\w+)\.name\s+for \1 in (?:\w+\.)?fields\([\w.]+\)\s*\}")

@@ -205,7 +205,8 @@ RULE = Rule(
         " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. A file"
         " that saves nothing on the way is reported where its options or the project's texts say that a run is long"
         f" ({LONG:g} hours); nothing is where they say that it takes minutes. Or the last"
-        " checkpoint is looked for in a folder whose name has the time in it. E3, with `--run`: the files of the last"
+        " checkpoint is looked for in a folder whose name has the time in it, or the number of a job that a document says is"
+        " submitted again. E3, with `--run`: the files of the last"
         " checkpoint: weights, the optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
         " again, and compare the losses with a run that was not killed.",

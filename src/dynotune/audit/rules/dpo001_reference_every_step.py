@@ -71,7 +71,7 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
             accuracy="They come from other kernels than the policy's, within rounding.",
             measure="dynotune bench --config dpo.yaml",
         ),
-        also=tuple(_made(job, project)),
+        also=(*_made(job, project), *((job.place("num_train_epochs"),) if job.is_given("num_train_epochs") else ())),
     )
 
 

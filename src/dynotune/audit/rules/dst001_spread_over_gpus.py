@@ -7,8 +7,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-
-SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+from dynotune.audit.shapes.spread_beside import SPREAD, spread_beside
 
 _FIRST = ("cuda", "cuda:0", 0)
 
@@ -19,6 +18,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_lengt
 def check(job: Job, project: Project) -> Iterator[Said]:
     processes = number(job, "num_processes")
     yield from _on_one_gpu(job, processes)
+    yield from spread_beside(job, project)
     if job.get("device_map") not in SPREAD or not job.is_given("device_map") or processes is None or processes < 2:
         return
     yield Finding(
@@ -61,7 +61,7 @@ def _on_one_gpu(job: Job, processes: float | None) -> Iterator[Said]:
 RULE = Rule(
     code="DST001",
     name="spread-over-gpus",
-    summary="`device_map` spreads the model in a job of several processes.",
+    summary="`device_map` spreads a model in a job of several processes.",
     group=Group.CORRECTNESS,
     subject=Subject.JOB,
     check=check,
@@ -70,7 +70,8 @@ RULE = Rule(
         " With data"
         " parallel processes each is to have the whole model on its own GPU.",
         why="transformers refuses to train such a model in a distributed run; loops of one's own run out of memory.",
-        detected="E1: `device_map` and the launcher's number of processes.",
+        detected="E1: `device_map` and the launcher's number of processes; also of a model beside the trained one, which a"
+        " program of such a job loads.",
         proven="The run's first seconds.",
         deliberate=("Each process sees its own GPUs only, by `CUDA_VISIBLE_DEVICES`.",),
         sources=("accelerate's `prepare_model`; TRL issues 1303 and 2256",),

@@ -14,6 +14,7 @@ from dynotune.audit.facts.steps import loops
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.spread_beside import SPREAD
 
 WHAT_THEN = {
     Trainer.TRL: "TRL spreads the layers of one model over them, and one works at a time",
@@ -109,7 +110,6 @@ def _finding(launch: Launch, job: Job, gpus: int) -> Finding:
     )
 
 
-SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 _AT_ONCE = re.compile(
     r"data[- ]?parallel|\bDDP\b|(?:both|all|two|four|eight|every|each|\d)(?: of)?(?: the| \d)? (?:GPUs?|cards?)\b"
     r"[^.\n]{0,60}?\b(?:train|work|used|in parallel|busy|at once|share)"

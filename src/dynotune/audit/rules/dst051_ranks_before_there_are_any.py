@@ -71,7 +71,7 @@ RULE = Rule(
         " it imports; or it is read with a default by the process that starts the launcher, or by a program that a job file"
         " runs before it; or one of the ranks' variables is read with a default above the call of a function that sets it,"
         " or when a file is loaded, and no launcher of the project sets it; or without a default when a file is loaded by a"
-        " program that a document or a script starts by `python` alone.",
+        " program that a document or a script starts by `python` alone, or whenever such a program runs.",
         proven="Print the number where it is used, on every rank.",
         deliberate=("Another module, imported above, makes the group.",),
         sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),

@@ -188,10 +188,17 @@ def estimate(model: Known, tokens: int, lora: bool | None) -> float:
     return weights + tokens * (model.hidden * model.layers * BYTES_A_TOKEN + model.vocabulary * BYTES_A_LOGIT)
 
 
+def _by_a_call(job: Job) -> bool:
+    """`model.gradient_checkpointing_enable()`, which no flag takes back."""
+    return job.called("gradient_checkpointing").endswith("_enable")
+
+
 def _finding(job: Job, model: Known, needed: float, memory: int, rows: int, length: int) -> Finding:
     given = "" if job.is_given("gradient_checkpointing") else " (the trainer's default)"
+    called = job.called("gradient_checkpointing")
+    how = f"`{called}(...)`" if _by_a_call(job) else f"`{called}: true`{given}"
     return Finding(
-        f"`{job.called('gradient_checkpointing')}: true`{given} computes every layer's forward pass twice; without it,"
+        f"{how} computes every layer's forward pass twice; without it,"
         f" {rows} x {length:,} tokens of a {model.billions:g}B model take about {needed / 2**30:.0f} of the card's"
         f" {memory / 2**30:.0f} GiB.",
         place=job.place("gradient_checkpointing"),
@@ -202,9 +209,13 @@ def _finding(job: Job, model: Known, needed: float, memory: int, rows: int, leng
         stake=Stake(AtStake.TIME, 0.2, 0.3, SEEN),
         remedy=Remedy(
             Risk.SAFE,
-            f"Try `{job.called('gradient_checkpointing')}: false`, with the longest rows first.",
+            f"Try it without the call of `{called}`, with the longest rows first."
+            if _by_a_call(job)
+            else f"Try `{called}: false`, with the longest rows first.",
             breaks="Out of memory, if the estimate is wrong for this model.",
-            measure="dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
+            measure="dynotune profile -- python train.py"
+            if _by_a_call(job)
+            else "dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
         ),
     )
 

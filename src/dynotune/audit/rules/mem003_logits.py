@@ -66,7 +66,7 @@ def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
     of = f" of the card's {card:.0f}" if card else ""
     fused = {
         Trainer.LLAMA_FACTORY: "enable_liger_kernel: true",
-        Trainer.AXOLOTL: "liger_fused_linear_cross_entropy: true",
+        Trainer.AXOLOTL: "plugins: [axolotl.integrations.liger.LigerPlugin]` with `liger_fused_linear_cross_entropy: true",
     }
     key = fused.get(job.trainer, "use_liger_kernel: true")
     yield Finding(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.named_speeds import SPEED, recorded_as_speed
 from dynotune.audit.facts.padded import by_hand
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -16,7 +17,6 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claimed_settings import without_packing
 
-_SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
 _RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
 _FILLED_UP = re.compile(r"\] \* \(\w+ - len\(|\bpad\(\w[^\n]*\b\w+ - (?:len\(|\w+\.(?:size|shape|numel))")
@@ -128,22 +128,27 @@ def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = fro
 
 
 def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
-    if not _WHOLE.search(script.source) and not ("*" in script.source and _SPEED.search(script.source)):
+    if not _WHOLE.search(script.source) and not ("*" in script.source and SPEED.search(script.source)):
         return
     near = connected(script, project)
-    if not any(_SPEED.search(one.source) for one in near) or any(_REAL.search(one.source) for one in near):
+    if not any(SPEED.search(one.source) for one in near) or any(_REAL.search(one.source) for one in near):
         return  # it makes no speed, or knows which tokens are real
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
-    limits, sides = set(_GIVEN.findall(script.source)), set(_SIDES.findall(script.source))
+    # A callback's file has the number, and the file that trains says what it is.
+    limits = {limit for one in near for limit in _GIVEN.findall(one.source)}
+    sides = set(_SIDES.findall(script.source))
     batches = set(_BATCH_OF.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
+        product = _rows_times_limit(node.value, limits, batches) if shows else ""
         if shows and not (
-            _SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits, batches)
+            product
+            and SPEED.search(counted)
+            and (_BY_A_CLOCK.search(counted) or recorded_as_speed(node.value, product))
         ):
             continue
         target = _target(node)
@@ -153,6 +158,8 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             if whole is not None
             else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
         )
+        if found and (key := recorded_as_speed(node.value, found)):
+            target = key
         if not found or not (shows or _is_a_speed(target, script, near) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)
@@ -161,8 +168,9 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         shown = counted if len(counted) <= 70 else found
         yield Finding(
-            f"{f'`{target}`' if target else 'What is shown'} counts `{shown}`, padding included, and a speed is made of it:"
-            " more padding reads as faster.",
+            f"{f'`{target}`' if target else 'What is shown'} counts `{shown}`, padding included"
+            f"{' and every row at the length where it is cut' if bound else ''}, and a speed is made of it: more padding"
+            " reads as faster.",
             place=place_of(script, node),
             evidence=Evidence(Level.TEXT, {"counts": found, "as": target}),
             stake=Stake(AtStake.FIGURES),
@@ -201,7 +209,7 @@ def _shown(script: Script) -> Iterator[Place]:
     """Lines that make or print the speed."""
     for number, line in enumerate(script.source.split("\n"), 1):
         text = line.partition("#")[0]
-        if _SPEED.search(text) and "/" in text:
+        if SPEED.search(text) and "/" in text:
             yield Place(script.file, number, 1, number, len(line) + 1)
 
 

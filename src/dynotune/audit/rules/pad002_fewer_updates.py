@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dynotune.audit.facts.asked import max_length, number, rows_of_a_step
+from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
@@ -54,6 +55,8 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
     length = max_length(job) if packs else row_told(project)
     if rows is None or length is None or not epochs or (number(job, "max_steps") or -1) > 0:
         return
+    if job.setting("num_processes") is None:
+        rows *= gpus_told(job, project) or 1
     each = told.tokens / length / rows
     updates = _of_an_epoch(each, job) * epochs
     never = warmup is not None and warmup >= 1 and updates <= warmup

@@ -36,8 +36,13 @@ OTHERWISE = re.compile(
 _NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
 """What a sentence says once more of full training."""
 
-ITS_COST = re.compile(r",? \b(?:and|which) (?:it )?(?:takes?|took|needs?|fits|uses about)\b.*$", re.IGNORECASE)
-"""How long the run takes, behind what it is."""
+ITS_COST = re.compile(
+    r",? \b(?:and|which) (?:it )?(?:takes?|took|needs?|fits|uses about)\b.*$"
+    r"|,? \bso (?:that )?(?:no|nothing|none|hardly any|little)\b[^.;]{0,60}"
+    r"\b(?:padding|pad tokens|wasted?|lost|idle|compute)\b.*$",
+    re.IGNORECASE,
+)
+"""How long the run takes, or what is won by it, behind what it is."""
 
 _OF_NODES = re.compile(
     r"\b(?:[2-9]|\d{2,}|two|three|four|eight|several|multiple|many) (?:nodes|machines|hosts)\b"

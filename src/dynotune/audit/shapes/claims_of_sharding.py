@@ -1,4 +1,4 @@
-"""A comment names ZeRO's stage, or offloading, and DeepSpeed's file has another, or none."""
+"""A comment or a document names ZeRO's stage, or offloading, and DeepSpeed's file has another, or none."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +21,50 @@ def claims_of_sharding(project: Project) -> Iterator[Said]:
         for file, line, text in comments_of(job, project):
             yield from _of_zero(job, project, text, Place(file, line))
     yield from _of_named_files(project)
+    yield from _of_documents(project)
+
+
+_ALL = re.compile(r"\bzero[\s_-]*(?:stage[\s_-]*)?([0-3])\b", re.IGNORECASE)
+_TRAINED = re.compile(
+    r"\btrain\w*|\bfine-?tun\w*|\bruns?\b|\bshard\w*|\buse[sd]?\b|\busing\b|\bunder\b|\bwith\b", re.IGNORECASE
+)
+_OF_OTHERS = re.compile(
+    r"\b(?:inference|eval\w*|paper|compared?|than|vs|faster|slower|tried|first|then|later|other|also|option\w*|supports?"
+    r"|e\.g|see|can|could|may|need\w*|require\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def _of_documents(project: Project) -> Iterator[Said]:
+    """A document names one stage for what is trained, and every job that is sharded has one other."""
+    stages = [job.setting("zero_stage") for job in project.jobs]
+    held = [one for one in stages if one is not None and type(one.value) is int]
+    others = {
+        config.values["zero_optimization"].get("stage", 0)
+        for config in project.configs
+        if config.kind == "deepspeed" and isinstance(config.values.get("zero_optimization"), Mapping)
+    }
+    if not held or len(held) < len(stages) or len({one.value for one in held} | others) != 1:
+        return
+    said = [
+        (Place(file, number), line, int(found[1]))
+        for file, text in project.documents.items()
+        for number, line in enumerate(lines_of(text), 1)
+        if len(line) < 1_000 and (found := _ALL.search(line)) is not None
+    ]
+    if len({stage for *_, stage in said}) != 1 or said[0][2] == held[0].value:
+        return
+    place, line, stage = said[0]
+    sentence = next((one for one in re.split(r"(?<=[a-z0-9)])[.;] ", line) if _ALL.search(one)), line)
+    if _TRAINED.search(sentence) and not _OF_OTHERS.search(sentence) and not NOT_SO.search(sentence):
+        yield Finding(
+            f"`{place.file}` says ZeRO of stage {stage}, and the configuration that runs has stage {held[0].value}.",
+            place=place,
+            evidence=Evidence(Level.RESOLVED, {"claimed": stage, "zero_stage": held[0].value}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Make the text and the configuration agree."),
+            also=(held[0].place,),
+        )
 
 
 def _of_zero(job: Job, project: Project, text: str, place: Place) -> Iterator[Said]:

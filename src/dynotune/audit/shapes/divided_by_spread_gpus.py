@@ -11,8 +11,8 @@ from dynotune.audit.facts.ranks import values_of
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.shapes.spread_beside import SPREAD
 
-_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 _COUNT = re.compile(r"\bcuda\.device_count\(\)")
 
 
@@ -25,7 +25,7 @@ def divided_by_spread_gpus(script: Script, project: Project) -> Iterator[Said]:
         for call in script.calls_of("from_pretrained")
         if "device_map" in call.arguments and "Model" in call.name
     ]
-    spread = [one for one in mapped if one.value in _SPREAD and not one.others]
+    spread = [one for one in mapped if one.value in SPREAD and not one.others]
     starts = [launch for launch in project.launches if launch.script == script.file]
     alone = bool(starts) and all(not launch.launcher and not shows_one(launch) for launch in starts)
     if len(spread) != 1 or len(mapped) != 1 or not alone:

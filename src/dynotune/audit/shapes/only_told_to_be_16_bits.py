@@ -83,7 +83,9 @@ def _loop(script: Script, near: Sequence[Script], told: Place, project: Project)
             f" `{flag.value}` by default, and no command gives it.",
             call.place,
             told,
-            f"Give `{flag.name}`, or make it the default.",
+            f"Give `{flag.name}`, or make it the default."
+            if isinstance(flag.value, bool)
+            else f"Give `{flag.name}` the value that switches autocast on, or make that the default.",
             (flag.place,),
         )
     elif not any(_NAMED.search(text) for text in texts) and not any(_loads(one, project) for one in near):
@@ -120,7 +122,11 @@ def _off(script: Script, call: Call, project: Project) -> Setting | None:
     if enabled is not None:
         off = enabled.is_known and enabled.value is False and not enabled.others and not _given(enabled, project)
         flag = next((one for one in enabled.via if one.key.startswith("-")), None)
-        return Setting(flag.key if flag else "enabled", False, flag or enabled.place) if off else None
+        default = (
+            script.constants.get(flag.key) if flag is not None else None
+        )  # `args.precision == "bf16"` is worked out
+        value = default.value if default is not None and default.is_known else False
+        return Setting(flag.key if flag else "enabled", value, flag or enabled.place) if off else None
     name = _chosen_by(script, call)
     flag_ = script.constants.get(f"--{name}") or script.constants.get(f"--{name.replace('_', '-')}") if name else None
     if flag_ is None or flag_.value is not False or _mentioned(flag_.place.key or name, project):

@@ -130,7 +130,10 @@ def _of_trainer(
         )
         said = []
     model = argument(call, "model", "0")
+    by_name = model is not None and not model.is_known and _is_a_name(site.node)
     beside = [*of_model(model), *checkpointing_enabled(evaluator)]
+    if by_name and model is not None:
+        beside.append(Said("model_name_or_path", "model", model, model.place or call.place))
     peft = argument(call, "peft_config")
     beside += of_adapter(peft)
     init = next((one.value for one in said if one.name == "model_init_kwargs"), None)
@@ -152,7 +155,12 @@ def _of_trainer(
     wrapped = (
         "peft.get_peft_model" in evaluator.module.imports.values()
     )  # under a condition: else the model says so itself
-    if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model) and not wrapped:
+    if (
+        "use_peft" not in settings
+        and (peft is None or peft.value is None)
+        and not wrapped
+        and (by_name or _model_is_known(model))
+    ):
         settings["use_peft"] = Setting("use_peft", False, NOWHERE, Known.DEFAULT)
     if who[0] is Trainer.TRL and "dtype" not in settings and model is not None and isinstance(model.value, str):
         settings["dtype"] = Setting("dtype", "float32", NOWHERE, Known.DEFAULT)  # TRL's for a model given by name
@@ -182,6 +190,12 @@ def _of_the_call(call: Made, who: Whose, base: str, keys: Keys) -> Iterator[Give
         if since and asked and before not in call.arguments and earlier(asked, since):
             why = f"`{last.rpartition('.')[2]}` takes it from {package} {since} on, and calls it `{before}` in {asked}"
             yield GivenKey(name, plain(value.value), place, Fate.RENAMED, why, before)
+
+
+def _is_a_name(call: ast.Call) -> bool:
+    """The trainer is given its model by a name that a parser reads (`model=model_args.model_name_or_path`)."""
+    given = next((one.value for one in call.keywords if one.arg == "model"), call.args[0] if call.args else None)
+    return isinstance(given, ast.Attribute) and given.attr in ("model_name_or_path", "model_name", "model_id")
 
 
 def _model_is_known(model: Value | None) -> bool:
