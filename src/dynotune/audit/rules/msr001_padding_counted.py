@@ -222,7 +222,7 @@ def _is_a_speed(target: str, script: Script, near: Sequence[Script]) -> bool:
         return _over_a_clock(rf"\b{re.escape(target)}", script.source)
     counter = rf"\b[\w.]{{1,80}}\.{re.escape(last)}\b(?: - [\w.]{{1,80}}\b)?\)?"
     for one in near:
-        if f".{last}" not in one.source or not _SPEED.search(one.source):
+        if f".{last}" not in one.source or not SPEED.search(one.source):
             continue
         grown = {re.escape(held) for held in re.findall(rf"^\s*([\w.]{{1,80}}) = {counter}$", one.source, re.MULTILINE)}
         if any(_over_a_clock(rf"(?<![\w.]){name}", one.source) for name in (counter, *sorted(grown))):
