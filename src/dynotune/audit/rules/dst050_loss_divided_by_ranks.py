@@ -17,6 +17,9 @@ _GIVEN = re.compile(
     re.MULTILINE,
 )
 """A name for the number of ranks, whatever it is called."""
+_FACTOR = r"(?:\(\s*[\w.]+\s*\*\s*|\(?\s*)"
+"""What may stand before it in a divisor: `(accum * world)`. Without the bracket the loss is multiplied."""
+
 _AVERAGED = re.compile(
     r"DistributedDataParallel\(|\bDDP\(|Accelerator\(|FullyShardedDataParallel\(|fully_shard\(|deepspeed\.init"
 )
@@ -51,16 +54,14 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if back.place.line < loop.place.line or back.place.line > loop.place.end_line:
                 continue
             text = lines[back.place.line - 1]
-            found = re.search(rf"loss\w*\s*/\s*\(?({ranks})", text)
+            found = re.search(rf"loss\w*\s*/\s*(?:[\w.]+\s*/\s*)?{_FACTOR}({ranks})", text)
             line = back.place.line
             if found is None:
                 named = re.search(r"(\w*loss\w*)\.backward\(|backward\((\w*loss\w*)", text)
                 if named is None:
                     continue
                 name = re.escape(named[1] or named[2])
-                divides = re.compile(
-                    rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*\(?\s*(?:[\w.]+\s*\*\s*)?({ranks})"
-                )
+                divides = re.compile(rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*{_FACTOR}({ranks})")
                 line, found = _before(lines, loop.place.line, back.place.line, divides)
                 summed = any(re.search(rf"all_reduce\(\s*{name}\b", one) for one in lines[loop.place.line : line])
                 if found is None or summed:
@@ -77,7 +78,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 remedy=_REMEDY,
                 also=(back.place,),
                 deliberate="The loss is a sum that other code has multiplied by the number of ranks."
-                if re.search(r"\*\s*" + _RANKS, script.source)
+                if re.search(r"loss\w*(?: = [^\n/]{0,80})? ?\*=?\s*" + _RANKS, script.source)
                 else "",
             )
             break
