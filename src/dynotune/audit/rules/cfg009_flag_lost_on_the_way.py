@@ -20,6 +20,7 @@ from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_a_parser_refuses import turned_round
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
+from dynotune.audit.shapes.variables_of_make_in_vain import variables_of_make_in_vain
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
@@ -85,6 +86,7 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
     yield from variables_that_nothing_gets(launch, project)
+    yield from variables_of_make_in_vain(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     if script is not None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.new_weights import made_by_chance
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops
@@ -42,13 +43,18 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
     rows = _before_unsloth_seeds(rows, near)
-    drawn = [*rows, *adapters]
+    weights = [*made_by_chance(near)] if trained else []
+    drawn = [*rows, *adapters, *weights]
     if not drawn:
         return
     what = " and ".join(
-        [*(["which rows come when"] if rows else []), *(["the adapters' first weights"] if adapters else [])]
+        [
+            *(["which rows come when"] if rows else []),
+            *(["the adapters' first weights"] if adapters else []),
+            *(["the new layers' first weights"] if weights else []),
+        ]
     )
-    differ = "differ" if adapters else "differs"
+    differ = "differ" if adapters or weights else "differs"
     asked = list(_asked(near))
     told = "`--seed` is taken and seeds nothing" if asked else "No seed is set"
     yield Finding(
@@ -174,9 +180,9 @@ RULE = Rule(
         " so itself.",
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
-        detected="E0: rows that are shuffled or divided, or adapters that are made, without a seed of their own, and no call"
-        " in any file of the program that sets one, or only calls behind them in the same function. Of a"
-        " trainer's script only rows that are drawn before it: the trainer"
+        detected="E0: rows that are shuffled or divided, adapters or new layers that are made, without a seed of"
+        " their own, and no call in any file of the program that sets one, or only calls behind them in the same"
+        " function. Of a trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",
         deliberate=("Runs are repeated often enough to average over.",),
