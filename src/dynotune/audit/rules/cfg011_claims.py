@@ -12,6 +12,7 @@ from dynotune.audit.shapes.claims_of_comments import claims_of_comments
 from dynotune.audit.shapes.claims_of_names import claims_of_help, claims_of_names
 from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
 from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
+from dynotune.audit.shapes.resuming_claimed import resuming_claimed
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -21,6 +22,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from claims_of_help(project)
     yield from claimed_settings(project)
     yield from claimed_features(project)
+    yield from resuming_claimed(project)
     yield from claims_of_sharding(project)
     yield from claims_of_all_rows(project)
     yield from installed_for_nothing(project)
