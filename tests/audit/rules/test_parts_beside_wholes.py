@@ -79,3 +79,49 @@ def test_a_function_whose_parts_train_nothing_is_not(tmp_path: Path) -> None:
 )
 def test_splits_that_share_rows(tmp_path: Path, line: str, found: bool) -> None:
     assert bool(audited(tmp_path, {"train.py": SPLITS.format(line)}, select=("DAT004",)).findings) is found
+
+
+HELD = """from datasets import load_dataset
+from transformers import Trainer, TrainingArguments
+
+
+class Rows:
+    def __init__(self, path):
+        self.train = load_dataset("json", data_files=path, split="train")
+        {}
+
+
+d = Rows("x.jsonl")
+Trainer(model=m, args=TrainingArguments(output_dir="o"), train_dataset=d.train, eval_dataset=d.val).train()
+"""
+WRITTEN = """import json
+
+rows = [json.loads(line) for line in open("all.jsonl")]
+dev = rows[:200]
+{}
+"""
+LOOP = 'with open("{}", "w") as f:\n    for row in {}:\n        {}f.write(json.dumps(row))'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (HELD.format("self.val = self.train.select(range(300))"), True),
+        (HELD.format("self.val = self.train.select(range(3))"), False),
+        (HELD.format("parts = self.train.train_test_split(0.1, seed=0)\n        self.val = parts['test']"), False),
+        (
+            HELD.format(
+                "self.val = self.train.select(range(300))\n        self.train = self.train.select(range(300, 9000))"
+            ),
+            False,
+        ),
+        (WRITTEN.format(LOOP.format("train.jsonl", "rows", "")), True),
+        (WRITTEN.format('json.dump(rows, open("data/train.json", "w"))'), True),
+        (WRITTEN.format(LOOP.format("all2.jsonl", "rows", "")), False),
+        (WRITTEN.format(LOOP.format("train.jsonl", "rows[200:]", "")), False),
+        (WRITTEN.format(LOOP.format("train.jsonl", "rows", "if row['id'] in held: continue\n        ")), False),
+        (WRITTEN.format("rows = rows[200:]\n" + LOOP.format("train.jsonl", "rows", "")), False),
+    ],
+)
+def test_rows_that_an_object_holds_or_a_file_gets(tmp_path: Path, text: str, found: bool) -> None:
+    assert bool(audited(tmp_path, {"train.py": text}, select=("DAT004",)).findings) is found

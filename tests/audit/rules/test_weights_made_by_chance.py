@@ -61,3 +61,22 @@ def test_what_only_evaluates_wants_none(tmp_path: Path) -> None:
     text = "import torch\nfrom net import Net\n\nmodel = Net(8)\nmodel.load_state_dict(torch.load('a.pt'))\nmodel(x)\n"
     files = {"net.py": NET.format("self.out = nn.Linear(dim, 1)"), "eval.py": text}
     assert not audited(tmp_path, files, select=("MSR003",)).findings
+
+
+@pytest.mark.parametrize("seed", ["", "torch.manual_seed(0)\n"])
+def test_layers_of_a_function_and_of_a_class_that_trains(tmp_path: Path, seed: str) -> None:
+    steps = "loss.backward(); opt.step(); opt.zero_grad()"
+    function = "from torch import nn\n\n\ndef build(d):\n    return nn.Sequential(nn.Linear(d, d), nn.GELU())\n"
+    files = {
+        "model.py": function,
+        "train.py": f"import torch\nfrom model import build\n{seed}net = build(4)\n"
+        f"for b in loader:\n    loss = net(b); {steps}\n",
+    }
+    assert bool(audited(tmp_path / "function", files, select=("MSR003",)).findings) is (not seed)
+    runner = (
+        "import torch\nfrom net import Net\n\n\nclass Runner:\n    def __init__(self):\n"
+        f"        {seed.strip() or 'pass'}\n        self.model = Net(8)\n\n    def fit(self, opt):\n"
+        f"        for b in loader:\n            loss = self.model(b); {steps}\n"
+    )
+    files = {"net.py": NET.format("self.out = nn.Linear(dim, 1)"), "train.py": runner}
+    assert bool(audited(tmp_path / "class", files, select=("MSR003",)).findings) is (not seed)

@@ -10,7 +10,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.drawn_from import OF_TESTS, drawn_from, is_a_look, trains_on
+from dynotune.audit.shapes.drawn_from import OF_TESTS, drawn_from, is_a_look, kept_for_training, trains_on
 from dynotune.audit.shapes.part_beside_its_whole import parts_beside_wholes
 from dynotune.audit.shapes.repeated_before_divided import repeated_before_divided
 
@@ -129,6 +129,7 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
                 and "train" in ast.unparse(node.targets[0])
             )
             or (isinstance(node, ast.Call) and trains_on(node, whole))
+            or kept_for_training(node, whole)
         ]
         if trained:
             yield _finding(

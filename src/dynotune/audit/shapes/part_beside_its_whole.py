@@ -27,6 +27,7 @@ def parts_beside_wholes(script: Script, project: Project) -> Iterator[Beside]:
     for node in ast.walk(script.tree):
         if isinstance(node, ast.FunctionDef):
             yield from _returned(node, script, project)
+            yield from _held(node, script, project)
         if isinstance(node, ast.FunctionDef | ast.Module):
             yield from _of_splits(node, script)
 
@@ -44,6 +45,30 @@ def _returned(function: ast.FunctionDef, script: Script, project: Project) -> It
                 continue
             if (used := _used(function.name, first, part, script, project)) is not None:
                 yield Beside(ast.unparse(value), whole, place_of(script, value), used)
+
+
+def _held(function: ast.FunctionDef, script: Script, project: Project) -> Iterator[Beside]:
+    """`self.val = self.train.select(range(300))`, where the object's rows are handed to a trainer."""
+    for node in own_nodes(function):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute) or is_a_look(node.value):
+            continue
+        part, whole = node.targets[0].attr, drawn_from(node.value)
+        if (
+            not whole.startswith("self.")
+            or ast.unparse(node.targets[0]) == whole
+            or _changed(whole, node.value, function)
+        ):
+            continue
+        for one in together(script, project):
+            for call in ast.walk(one.tree):
+                words = (
+                    {word.arg: ast.unparse(word.value) for word in call.keywords} if isinstance(call, ast.Call) else {}
+                )
+                trains, tests = words.get("train_dataset", ""), words.get("eval_dataset", "")
+                owner = trains.rpartition(".")[0]
+                if owner and trains == f"{owner}.{whole.removeprefix('self.')}" and tests == f"{owner}.{part}":
+                    yield Beside(ast.unparse(node.value), whole, place_of(script, node.value), place_of(one, call))
+                    return
 
 
 def _of_splits(scope: ast.FunctionDef | ast.Module, script: Script) -> Iterator[Beside]:
@@ -90,7 +115,7 @@ def _changed(whole: str, part: ast.expr, scope: ast.AST) -> bool:
             continue
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
-            if any(isinstance(one, ast.Name) and one.id == whole for top in targets for one in ast.walk(top)):
+            if any(ast.unparse(one) == whole for top in targets for one in ast.walk(top) if isinstance(one, ast.expr)):
                 return True
         if isinstance(node, ast.Call) and ast.unparse(node.func) in (f"{whole}.remove", f"{whole}.pop"):
             return True
