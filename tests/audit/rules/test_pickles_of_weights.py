@@ -21,6 +21,7 @@ Trainer(model=model, args=TrainingArguments(output_dir="out")).train()
         "model.load_state_dict(torch.load('warm.pt', weights_only=False))",
         "model.load_state_dict(torch.load(args.warm, map_location='cpu', weights_only=False), strict=False)",
         "state = torch.load('/mnt/m.pt', weights_only=False)\nmodel.load_state_dict(state)",
+        "peft.set_peft_model_state_dict(model, torch.load('adapter.bin', weights_only=False))",
     ],
 )
 def test_weights_alone_need_no_permission(tmp_path: Path, lines: str) -> None:

@@ -7,11 +7,14 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
+_TAKES = {"load_state_dict": 0, "set_peft_model_state_dict": 1, "set_model_state_dict": 1}
+"""Which of its arguments are the weights."""
+
 
 def pickle_of_weights(script: Script) -> Iterator[Said]:
     """`model.load_state_dict(torch.load(path, weights_only=False))`. A file that is taken apart may hold more than tensors,
     and one that the script writes itself is its own."""
-    if "weights_only" not in script.source or "load_state_dict" not in script.source:
+    if "weights_only" not in script.source or "state_dict" not in script.source:
         return
     written = {
         ast.unparse(node.args[1])
@@ -25,11 +28,10 @@ def pickle_of_weights(script: Script) -> Iterator[Said]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and _loads(node.value)
     }
     for node in ast.walk(script.tree):
-        if not isinstance(node, ast.Call) or not node.args or not isinstance(node.func, ast.Attribute):
+        at = _TAKES.get(ast.unparse(node.func).rpartition(".")[2]) if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or at is None or len(node.args) <= at:
             continue
-        if node.func.attr not in ("load_state_dict", "set_peft_model_state_dict"):
-            continue
-        given = node.args[0]
+        given = node.args[at]
         call = loaded.get(given.id) if isinstance(given, ast.Name) else given if _loads(given) else None
         if not isinstance(call, ast.Call) or "optim" in ast.unparse(node.func) or "sched" in ast.unparse(node.func):
             continue
