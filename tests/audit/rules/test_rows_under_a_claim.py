@@ -55,3 +55,10 @@ def test_a_claim_without_the_key_is_said(tmp_path: Path, files: dict[str, str], 
 )
 def test_one_that_is_kept_or_not_known_is_not(tmp_path: Path, files: dict[str, str]) -> None:
     assert not audited(tmp_path, files, select=("MSK001",)).findings
+
+
+@pytest.mark.parametrize(("more", "found"), [("", True), (" --assistant_only_loss true", False)])
+def test_a_launcher_that_has_it_all_in_flags(tmp_path: Path, more: str, found: bool) -> None:
+    command = f"trl sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name d.jsonl --output_dir out{more}\n"
+    files = {"run.sh": f"#!/bin/bash\n# loss on the assistant replies only\n{command}", "d.jsonl": CHAT}
+    assert bool(audited(tmp_path, files, select=("MSK001",)).findings) is found

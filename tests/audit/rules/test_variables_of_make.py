@@ -49,3 +49,22 @@ def test_a_variable_that_no_command_gets_is_said(tmp_path: Path, make: str, more
 )
 def test_one_that_something_gets_is_not(tmp_path: Path, make: str, more: dict[str, str]) -> None:
     assert not audited(tmp_path, {"sft.yaml": SFT, "Makefile": make, **more}, select=("CFG009",)).findings
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("Makefile", f"DS := zero.json\n{HEAD}{RUN}", True),
+        ("Makefile", f"DS := other.json\n{HEAD}{RUN}", False),  # no file of the project
+        ("Makefile", f"DS := zero.json\n{HEAD}{RUN}".replace("trl sft", "DS=$(DS) trl sft"), False),
+        ("run.sh", "DS=zero.json\ntrl sft --config sft.yaml\n", True),
+        ("run.sh", "DS=zero.json\ntrl sft --config sft.yaml --deepspeed $DS\n", False),
+    ],
+)
+def test_a_configuration_that_a_variable_keeps_to_itself(tmp_path: Path, name: str, text: str, found: bool) -> None:
+    files = {
+        "sft.yaml": SFT,
+        "zero.json": '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}',
+        name: text,
+    }
+    assert bool(audited(tmp_path, files, select=("CFG009",)).findings) is found

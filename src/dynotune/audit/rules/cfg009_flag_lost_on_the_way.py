@@ -203,7 +203,8 @@ RULE = Rule(
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
         detected="E0: settings of training that a launcher exports and no line reads; flags, or its own argument, that a"
-        " shell script keeps in a variable which no command gets; flags that"
+        " shell script keeps in a variable which no command gets, or a setting of the run (`EPOCHS=${EPOCHS:-3}`), or a"
+        " configuration's name, that it or a Makefile keeps so, also where a document gives it to make; flags that"
         " a shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; a word or a variable with which a document starts a launcher that reads no argument, or sets the variable"
         " itself; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"

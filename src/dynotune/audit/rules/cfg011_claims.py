@@ -55,7 +55,8 @@ RULE = Rule(
         " compare, suggest or look back are left out. A document that says that a run takes all of its data, where every"
         " command gives a number of rows (`max_samples`). Sentences that tell to install a package for speed or memory,"
         " where nothing of the project asks for it and no library takes it by itself. Sentences, entries of lists and heads"
-        " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; names of runs"
+        " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; a run that"
+        " is said to go on by itself, where Axolotl is not told to or LLaMA-Factory writes its folder anew; names of runs"
         " and folders, and helps of flags, that tell another value.",
         proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",
         deliberate=(

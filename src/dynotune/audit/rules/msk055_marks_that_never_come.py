@@ -215,7 +215,8 @@ RULE = Rule(
         " leave all of"
         " them.",
         detected="E0: the mark that is given, and the text that the project's own functions make of rows, where all of it"
-        " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name. Not said"
+        " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name; also of"
+        " a search that the script has written itself, over rows that the model's own template renders. Not said"
         " where the script writes the mark into its rows itself, or sets a template.",
         proven="Print the labels of one batch that are not -100.",
         deliberate=("A template is put into the tokenizer's files elsewhere.",),

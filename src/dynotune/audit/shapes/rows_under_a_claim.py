@@ -7,7 +7,7 @@ from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.claims_of_comments import wants_answers
+from dynotune.audit.shapes.claims_of_comments import comments_of, wants_answers
 from dynotune.audit.shapes.masking_of_trl import has
 from dynotune.audit.shapes.whole_labels_under_a_claim import claim_in_documents
 
@@ -65,13 +65,5 @@ def _way(what: str, project: Project) -> str:
 
 
 def _in_comments(job: Job, project: Project) -> Place | None:
-    return next(
-        (
-            Place(config.file, line)
-            for config in project.configs
-            if config.file in job.files
-            for line, text in config.comments.items()
-            if wants_answers(text)
-        ),
-        None,
-    )
+    """Of its configuration, or of the launcher that has it all in flags."""
+    return next((Place(file, line) for file, line, text in comments_of(job, project) if wants_answers(text)), None)

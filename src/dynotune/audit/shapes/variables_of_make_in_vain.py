@@ -1,5 +1,6 @@
 """A Makefile has a variable of the run, or a document gives it one, that no command of it gets."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,7 +45,10 @@ def variables_of_make_in_vain(launch: Launch, project: Project) -> Iterator[Said
     given = _given_by_documents(project, text) if len(makefiles) == 1 else {}
     for name in dict.fromkeys((*set_here, *given)):
         told, line = given.get(name), set_here.get(name)
-        if not OF_A_RUN.fullmatch(name) or re.search(rf"\b{name}\b", others) or _is_used(name, makefiles):
+        of_a_run = OF_A_RUN.fullmatch(name) or (
+            line is not None and names_a_setting(_value(text, line), launch, project)
+        )
+        if not of_a_run or re.search(rf"\b{name}\b", others) or _is_used(name, makefiles):
             continue
         if told is not None and line is not None and _value(text, line) == told.value:
             told = None  # what is asked for stands in the default
@@ -61,6 +65,14 @@ def variables_of_make_in_vain(launch: Launch, project: Project) -> Iterator[Said
                 Risk.BEHAVIOURAL, f"Write `$({name})` where the command has a value of its own, or take it out."
             ),
         )
+
+
+def names_a_setting(value: str, launch: Launch, project: Project) -> bool:
+    """Whether it is a configuration of the project: `DS := configs/zero2.json`."""
+    named = posixpath.normpath(value.strip("\"'"))
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(launch.file), named))
+    files = {config.file for config in project.configs}
+    return bool(value) and bool({named, beside} & files)
 
 
 def is_makefile(file: str) -> bool:

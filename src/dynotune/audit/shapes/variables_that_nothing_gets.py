@@ -10,6 +10,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.asked_in_vain import OF_A_RUN, leads_to, variables_in_vain, words_in_vain
+from dynotune.audit.shapes.variables_of_make_in_vain import names_a_setting
 
 _SETS = re.compile(
     r"^[ \t]*(?:local[ \t]+|readonly[ \t]+|declare[ \t]+-a[ \t]+)?([A-Za-z_]\w*)="
@@ -53,7 +54,7 @@ def variables_that_nothing_gets(launch: Launch, project: Project) -> Iterator[Sa
             yield _of_flags(launch, kept)
         elif _ARGUMENT.fullmatch(kept.value):
             yield _of_an_argument(launch, kept, project)
-        elif OF_A_RUN.fullmatch(kept.name) and (_OWN_DEFAULT.fullmatch(kept.value) or _NUMBER.fullmatch(kept.value)):
+        elif _is_a_setting(kept) or names_a_setting(kept.value, launch, project):
             yield _of_a_setting(launch, kept)
     if not _HEARS.search(_without_comments(text)):
         yield from words_in_vain(launch, project)
@@ -110,6 +111,10 @@ def _of_an_argument(launch: Launch, kept: _Kept, project: Project) -> Finding:
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(Risk.BEHAVIOURAL, f'Write `"${kept.name}"` where the command has a value of its own.'),
     )
+
+
+def _is_a_setting(kept: _Kept) -> bool:
+    return bool(OF_A_RUN.fullmatch(kept.name) and (_OWN_DEFAULT.fullmatch(kept.value) or _NUMBER.fullmatch(kept.value)))
 
 
 def _of_a_setting(launch: Launch, kept: _Kept) -> Finding:
