@@ -56,6 +56,7 @@ def test_blocks_that_another_script_saved_are_known(tmp_path: Path, write: str, 
         ('rows.save_to_disk("blocks")', "rows = load_from_disk(path)", PREPARE),
         ("", 'rows = load_from_disk("blocks")', PREPARE),
         ('rows.save_to_disk("blocks")', 'rows = load_from_disk("blocks")', PREPARE.replace(" // BLOCK * BLOCK", "")),
+        ('raw.save_to_disk("raw")\nrows.save_to_disk("blocks")', 'rows = load_from_disk("raw")', PREPARE),
     ],
 )
 def test_others_are_not(tmp_path: Path, write: str, read: str, prepare: str) -> None:

@@ -50,6 +50,8 @@ def test_a_mark_of_another_template_never_comes(tmp_path: Path, model: str, head
         (QWEN, 'tok.chat_template = "### Response:"\nHEADER = tok.encode("### Response:\\n")', FIND),
         (QWEN, 'TITLES = tok.encode("### Response:\\n")', "labels[:3] = [-100] * 3"),
         (QWEN, 'sections = document.split("## ")', "labels[:3] = [-100] * 3"),
+        (QWEN, "def notes(text):\n    return text.split('### Response:')[0]", "labels[:3] = [-100] * 3"),
+        (QWEN, "", SPLIT.format("'### Notes'")),
         (QWEN, 'HEADER = tok.encode("### Response:\\n")', "pass"),  # masks nothing
     ],
 )

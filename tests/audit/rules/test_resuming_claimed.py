@@ -51,6 +51,8 @@ def test_a_run_that_begins_anew_is_said(tmp_path: Path, files: dict[str, str]) -
             "README.md": SAYS,
         },
         {"train.py": SCRIPT.format("True"), "README.md": SAYS},
+        {"a.yml": AXOLOTL, "README.md": "The scraper resumes from the last page.\n"},
+        {"a.yml": AXOLOTL, "README.md": "The job of the label tool picks up where it left off.\n"},
     ],
 )
 def test_one_that_goes_on_is_not(tmp_path: Path, files: dict[str, str]) -> None:

@@ -44,6 +44,11 @@ def test_a_claim_without_the_key_is_said(tmp_path: Path, files: dict[str, str], 
         {"sft.yaml": f"{SFT}dataset_name: d.jsonl\n", "d.jsonl": PAIR, "README.md": SAYS},
         {"sft.yaml": f"{SFT}dataset_name: d.jsonl\n", "d.jsonl": CHAT, "README.md": "Trains on whole conversations.\n"},
         {"sft.yaml": f"{SFT}dataset_name: a/hub\n", "README.md": SAYS},
+        {
+            "sft.yaml": f"{SFT}dataset_name: d.jsonl\n",
+            "d.jsonl": CHAT,
+            "README.md": "TRL can mask the prompt with `assistant_only_loss`; we do not.\n",
+        },
         {"sft.yaml": f"{SFT}dataset_name: rows\n", "rows/a.jsonl": CHAT, "rows/b.jsonl": CHAT, "README.md": SAYS},
         {
             "sft.yaml": f"{SFT}dataset_name: d.jsonl\n",

@@ -11,12 +11,19 @@ _WRITES = ("save_to_disk", "to_parquet", "to_json")
 
 
 def writers_of(program: Sequence[Script], project: Project) -> list[Script]:
-    """Other scripts that write a folder or a file by the name by which one of these loads it."""
+    """Other scripts that write a folder or a file by the name by which one of these loads it, and no other: what of several
+    is loaded, nobody can tell here."""
     names = {path for script in program for path in _loaded(script)}
     own = {script.file for script in program}
     if not names:
         return []
-    return [one for one in project.scripts if one.file not in own and names & set(_paths(one.calls_of(*_WRITES)))]
+    written = {one.file: one.calls_of(*_WRITES) for one in project.scripts if one.file not in own}
+    known = {file: set(_paths(calls)) for file, calls in written.items()}
+    return [
+        one
+        for one in project.scripts
+        if known.get(one.file) and known[one.file] <= names and len(known[one.file]) == len(written[one.file])
+    ]
 
 
 def _loaded(script: Script) -> Iterator[str]:

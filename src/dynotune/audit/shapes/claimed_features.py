@@ -11,7 +11,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.claimed_settings import ITS_COST, OTHERWISE, USES, words_of
 from dynotune.audit.shapes.claims_of_comments import comments_of
-from dynotune.audit.shapes.resuming_claimed import AFTER, OFF, SAYS
+from dynotune.audit.shapes.resuming_claimed import AFTER, OFF
 
 _HEAD = 25
 """Lines at the beginning of a script that speak of all of it."""
@@ -131,7 +131,9 @@ _FEATURES = (
     ),
     _feature(
         "resuming",
-        SAYS,
+        r"\b(?:resumes?|restarts?|continues?|picks? up)\b[^.;]{0,20}\b(?:automatically|by itself)\b"
+        r"|\b(?:resumes?|goes on|continues?|picks? up) from (?:the |its )?(?:last|latest|newest)\b"
+        r"|\bautomatic(?:ally)? (?:resum|restart|continu)\w*|\bauto[- ]?resum\w*",
         r"resume|last_checkpoint|load_state|requeue|load_checkpoint|\bdcp\.load|distributed\.checkpoint",
     ),
 )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.place import Place
@@ -12,6 +13,9 @@ from dynotune.audit.place import Place
 _MASKS = re.compile(r"-100|IGNORE_INDEX|ignore_index|loss_mask|label_mask")
 _IN_TEXT = frozenset({"find", "rfind", "index", "rindex", "split", "rsplit", "partition", "rpartition"})
 _TOKENIZER = re.compile(r"(?:^|[._])(?:tok|tokenizer|tokeniser|processing_class)$", re.IGNORECASE)
+_HEADING = re.compile(r"\s*#+\s*(?!respon|answer|assist|output|repl|complet|human|instruct|input|user)", re.IGNORECASE)
+"""Of Markdown, as text has it."""
+
 _NAMED = re.compile(r"head(?:er)?|mark|template|sep|start|answer|respon|assistant|prefix|needle|begin", re.IGNORECASE)
 
 
@@ -37,10 +41,15 @@ def own_marks(script: Script) -> Iterator[OwnMark]:
         asked = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "encode" else call.func
         if _TOKENIZER.search(ast.unparse(asked)) and (mark := _text(call.args[0], names)):
             yield OwnMark(mark, place_of(script, call))
-    for node in ast.walk(script.tree):
+    masking = [
+        one
+        for one in ast.walk(script.tree)
+        if isinstance(one, ast.FunctionDef) and re.search(rf"labels|{_MASKS.pattern}", ast.unparse(one))
+    ]
+    for node in (call for function in masking for call in own_nodes(function)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
             continue
-        if node.func.attr in _IN_TEXT and (mark := _text(node.args[0], names)):
+        if node.func.attr in _IN_TEXT and (mark := _text(node.args[0], names)) and not _HEADING.match(mark):
             yield OwnMark(mark, place_of(script, node))
 
 

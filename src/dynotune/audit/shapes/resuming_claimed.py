@@ -9,11 +9,12 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.claimed_settings import words_of
 
-SAYS = (
+_SAYS = re.compile(
     r"\b(?:resumes?|restarts?|continues?|picks? up|carr(?:y|ies) on|goes on)\b[^.;]{0,40}"
     r"\b(?:automatically|by itself|on its own|where (?:it|the run) (?:left off|stopped|was))\b"
     r"|\b(?:resumes?|goes on|continues?|picks? up) from (?:the |its )?(?:last|latest|newest)\b"
-    r"|\bautomatic(?:ally)? (?:resum|restart|continu)\w*|\bauto[- ]?resum\w*"
+    r"|\bautomatic(?:ally)? (?:resum|restart|continu)\w*|\bauto[- ]?resum\w*",
+    re.IGNORECASE,
 )
 OFF = re.compile(
     r"(?:auto_)?resume_from_checkpoints?[\"']?\s{0,8}[:=]\s{0,8}(?:false|no|off|null|none|~|\"\"|'')(?![\w/.-])",
@@ -21,7 +22,6 @@ OFF = re.compile(
 )
 """A key of resuming that asks for none."""
 
-_SAYS = re.compile(SAYS, re.IGNORECASE)
 AFTER = re.compile(
     r"\b(?:after|when|if) (?:an? |the |it is )?(?:\w+ (?:is )?)?(?:crash|pre-?empt|interrupt|restart|requeue|kill|time)\w*"
 )
@@ -32,6 +32,15 @@ _OTHERWISE = re.compile(
     r"|had|planned|later)\b|n't|\?",
     re.IGNORECASE,
 )
+_OF_A_RUN = re.compile(
+    r"\b(?:runs?|train\w*|jobs?|scripts?|checkpoints?|requeue\w*|pre-?empt\w*|crash\w*|restart\w*)\b", re.IGNORECASE
+)
+_OF_OTHERS = re.compile(
+    r"scrap|crawl|download|upload|tool\b|annotat|label(?!s\b)|index|server|conver(?:t|sion)|prepar|pre-?process|tokeni[sz]|export",
+    re.IGNORECASE,
+)
+"""Of a document, which speaks of other programs as well."""
+
 _KEY = re.compile(r"\b(?:auto_)?resume_from_checkpoints?\b")
 
 
@@ -84,7 +93,8 @@ def _claims(job: Job, project: Project) -> Iterator[Place]:
     for file, document in project.documents.items():
         if not re.search(r"change|history|news|notes|todo|contribut", file.rpartition("/")[2], re.IGNORECASE):
             for number, line in enumerate(words_of(document.split("\n")), 1):
-                if any(map(_is_claim, re.split(r"(?<=[a-z)\d])[.;] ", line[:600]))):
+                said = (one for one in re.split(r"(?<=[a-z)\d])[.;] ", line[:600]) if _is_claim(one))
+                if any(_OF_A_RUN.search(one) and not _OF_OTHERS.search(one) for one in said):
                     yield Place(file, number)
 
 

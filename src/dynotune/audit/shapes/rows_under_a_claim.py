@@ -1,6 +1,7 @@
 """A project says that its loss is on answers alone, and TRL's command line gets conversations, or texts, without a key that
 would put it there."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Job, Method, Trainer
@@ -13,6 +14,8 @@ from dynotune.audit.shapes.whole_labels_under_a_claim import claim_in_documents
 
 _CHATS = ("messages", "sharegpt")
 _TEXTS = "text in the column"
+_HOW_TO = re.compile(r"\b(?:set|option\w*|flag|can|could|may|either|default|choose)\b|_only_loss", re.IGNORECASE)
+"""Of a sentence that says how it may be had."""
 
 
 def rows_under_a_claim(project: Project) -> Iterator[Said]:
@@ -22,7 +25,7 @@ def rows_under_a_claim(project: Project) -> Iterator[Said]:
     found = {file: what for file, job in jobs.items() if (what := _rows(job, project))}
     for file, what in found.items():
         job = jobs[file]
-        claim = _in_comments(job, project) or (claim_in_documents(project) if len(found) == len(jobs) else None)
+        claim = _in_comments(job, project) or (_in_documents(project) if len(found) == len(jobs) else None)
         if claim is None:
             continue
         named = job.is_given("dataset_name")
@@ -62,6 +65,12 @@ def _way(what: str, project: Project) -> str:
     if "messages" in what and has(project, "assistant_only_loss"):
         return "Set `assistant_only_loss: true` (the chat template needs its `{% generation %}` mark)"
     return "Give rows with `prompt` and `completion`, of which TRL trains on the completion alone"
+
+
+def _in_documents(project: Project) -> Place | None:
+    claim = claim_in_documents(project)
+    line = project.documents[claim.file].split("\n")[claim.line - 1] if claim is not None else ""
+    return None if _HOW_TO.search(line) else claim
 
 
 def _in_comments(job: Job, project: Project) -> Place | None:
