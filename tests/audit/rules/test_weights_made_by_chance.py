@@ -80,3 +80,16 @@ def test_layers_of_a_function_and_of_a_class_that_trains(tmp_path: Path, seed: s
     )
     files = {"net.py": NET.format("self.out = nn.Linear(dim, 1)"), "train.py": runner}
     assert bool(audited(tmp_path / "class", files, select=("MSR003",)).findings) is (not seed)
+
+
+@pytest.mark.parametrize(("more", "found"), [("", True), ("torch.manual_seed(cfg.seed)\n", False)])
+def test_a_seed_of_the_configuration_that_nobody_sets(tmp_path: Path, more: str, found: bool) -> None:
+    head = "import yaml\nfrom types import SimpleNamespace\ncfg = SimpleNamespace(**yaml.safe_load(open('c.yaml')))\n"
+    text = LOOP.format(f"{more}model = Net(8)").replace("lr=2e-5", "lr=cfg.lr")
+    files = {
+        "net.py": NET.format("self.out = nn.Linear(dim, 1)"),
+        "train.py": text.replace("import torch\n", f"import torch\n{head}", 1),
+        "c.yaml": "lr: 2.0e-5\nseed: 1337\n",
+    }
+    said = audited(tmp_path, files, select=("MSR003",)).findings
+    assert [any(place.file == "c.yaml" for place in one.also) for one in said] == ([True] if found else [])

@@ -56,7 +56,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     )
     differ = "differ" if adapters or weights else "differs"
     asked = list(_asked(near))
+    kept = _kept(near, project) if not asked else []
     told = "`--seed` is taken and seeds nothing" if asked else "No seed is set"
+    if kept:
+        told = f"`seed` of `{kept[0].file}` seeds nothing"
     yield Finding(
         f"{told}: {what} {differ} from run to run, so that two runs cannot be compared.",
         place=drawn[0].place,
@@ -70,7 +73,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=(*(call.place for call in drawn[1:]), *asked, *_begins(drawn[0], near)),
+        also=(*(call.place for call in drawn[1:]), *asked, *kept, *_begins(drawn[0], near)),
     )
 
 
@@ -80,7 +83,7 @@ _LIBRARYS = re.compile(
 """A trainer of a library's, which seeds; a project's own class may be called the same."""
 
 _TRAINS = re.compile(r"\w[\w.]*\.\w*(?:Trainer|Arguments)$")
-_SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset)$)[A-Z]\w*$")
+_SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset|Namespace)$)[A-Z]\w*$")
 
 
 def _is_a_librarys(call: Call, own: Collection[str]) -> bool:
@@ -133,6 +136,15 @@ def _asked(near: Sequence[Script]) -> Iterator[Place]:
         for number, line in enumerate(script.source.split("\n"), 1):
             if _OPTION.search(line):
                 yield Place(script.file, number, 1, number, len(line) + 1)
+
+
+def _kept(near: Sequence[Script], project: Project) -> list[Place]:
+    """Keys of the program's configurations that ask for a seed, of which no line of it speaks."""
+    if any(re.search(r"\.seed\b|[\"']seed[\"']", code(one)) for one in near):
+        return []
+    files = {one.file for one in near}
+    own = {file for job in project.jobs if files & set(job.files) for file in job.files}
+    return [one.places["seed"] for one in project.configs if one.file in own and type(one.values.get("seed")) is int]
 
 
 def _draws_rows(call: Call, trained: bool) -> bool:
