@@ -4,6 +4,7 @@ import ast
 import re
 
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.prepared import writers_of
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import connected
@@ -20,9 +21,10 @@ _PACKED = re.compile(r"position_ids|cu_seqlens|\bpad\w*\b")
 
 
 def cut_into_blocks(job: Job, project: Project) -> tuple[str, Place] | None:
-    """The function that does it, and where; None: no such function is part of the job."""
+    """The function that does it, and where; None: none is part of the job, or of what writes the rows that it loads."""
     start = next((one for one in project.scripts if one.file in job.files), None)
-    for script in connected(start, project) if start is not None else ():
+    program = connected(start, project) if start is not None else ()
+    for script in (*program, *writers_of(program, project)):
         for function in ast.walk(script.tree):
             if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
                 continue

@@ -57,19 +57,32 @@ class Imports:
 
 
 def name(script: Script) -> str:
-    """What imports call it."""
-    return script.file.rpartition("/")[2].removesuffix(".py")
+    """What imports call it: of a package's own file, the folder's name."""
+    folder, _, last = script.file.rpartition("/")
+    stem = last.removesuffix(".py")
+    return folder.rpartition("/")[2] if stem == "__init__" and folder else stem
 
 
 def parts(script: Script) -> frozenset[str]:
     """The names that its imports are made of."""
-    return _parts(tuple(script.imports.values()))
+    return _parts(tuple(script.imports.values()), script.file)
 
 
 @functools.lru_cache(maxsize=4096)
-def _parts(imports: tuple[str, ...]) -> frozenset[str]:
-    split = (dotted.lstrip(".").split(".") for dotted in imports if dotted.partition(".")[0] not in _LIBRARIES)
-    return frozenset(part for parts_of_one in split for part in parts_of_one)
+def _parts(imports: tuple[str, ...], file: str) -> frozenset[str]:
+    """`from . import NAME` leads to the package that the file stands in, or to a module of it."""
+    split = [dotted.lstrip(".").split(".") for dotted in imports if dotted.partition(".")[0] not in _LIBRARIES]
+    packages = {
+        _package(dotted, file) for dotted in imports if dotted.startswith(".") and "." not in dotted.lstrip(".")
+    }
+    return frozenset(part for parts_of_one in split for part in parts_of_one) | (packages - {""})
+
+
+def _package(dotted: str, file: str) -> str:
+    """The folder that the dots before a name stand for."""
+    folders = file.split("/")[:-1]
+    dots = len(dotted) - len(dotted.lstrip("."))
+    return folders[-dots] if dots <= len(folders) else ""
 
 
 def _index(names: Sequence[Set[str]]) -> dict[str, list[int]]:

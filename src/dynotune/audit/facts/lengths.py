@@ -1,6 +1,8 @@
 """How long rows are, by what a project's documents say of them."""
 
+import itertools
 import re
+from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 
@@ -46,4 +48,32 @@ def usual_row(project: Project) -> int | None:
         for one in _USUAL.finditer(line)
         if not _OF_OTHERS.search(line[: one.start()][-60:])
     }
+    found = found or {length for text in project.documents.values() for length in _in_tables(text)}
     return found.pop() if len(found) == 1 else None
+
+
+_MEAN = re.compile(r"\b(?:mean|average|avg)\b", re.IGNORECASE)
+_OF_LENGTHS = re.compile(r"\btoken(?:s|is\w*)?\b|\blengths?\b", re.IGNORECASE)
+_TRAINED = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
+
+
+def _in_tables(text: str) -> Iterator[int]:
+    """The mean of the training rows in a table of lengths, or of its only row:
+    `| split | rows | mean | p99 |`, `| train | 41,812 | 231 | 655 |`."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        head = _cells(line)
+        column = next((at for at, cell in enumerate(head) if _MEAN.search(cell)), None)
+        about = " ".join((*lines[max(0, number - 3) : number], line))
+        if column is None or not _OF_LENGTHS.search(about) or re.search(r"\bchar|\bword", about, re.IGNORECASE):
+            continue
+        table = itertools.takewhile(lambda row: row.lstrip().startswith("|"), lines[number + 1 : number + 12])
+        rows = [row for row in map(_cells, table) if len(row) == len(head) and not set("".join(row)) <= set("-: ")]
+        trained = [row for row in rows if _TRAINED.search(row[0])] or (rows if len(rows) == 1 else [])
+        for row in trained[:1]:
+            if (length := re.fullmatch(r"~?(\d{2,4}|\d{1,3},\d{3})(?:\.\d+)?", row[column])) is not None:
+                yield int(length[1].replace(",", ""))
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip(" *`") for cell in line.strip().strip("|").split("|")] if line.lstrip().startswith("|") else []

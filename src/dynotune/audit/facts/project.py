@@ -103,13 +103,18 @@ class Project:
         return [job for job in self.jobs if self.data_of(job) is data]
 
 
+_HELD_OUT = re.compile(r"(?:test|val|valid\w*|eval\w*|dev)(?![a-z])", re.IGNORECASE)
+
+
 def names_data(job: Job, file: str) -> bool:
-    """Whether a job's data set is this file or folder, as far as their paths tell."""
+    """Whether a job's data set is this file or folder, or a folder with this file of its training split, as far as their
+    paths tell."""
     named = data_named_by(job)
     if not named or not file:
         return False
     parts, there = (PurePosixPath(name.replace("\\", "/")).parts for name in (named, file))
-    return there[-len(parts) :] == parts or parts[-len(there) :] == there
+    within = bool(parts) and there[-len(parts) - 1 : -1] == parts and not _HELD_OUT.match(there[-1])
+    return there[-len(parts) :] == parts or parts[-len(there) :] == there or within
 
 
 BUILDERS = frozenset({"json", "csv", "parquet", "arrow", "text"})

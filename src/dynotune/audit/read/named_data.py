@@ -4,7 +4,9 @@ Of a project, files in it. Of configurations and scripts that are named, whateve
 and what of it is not read is said.
 """
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,9 @@ from dynotune.printable import printable
 MOST_FILES = 8
 ROWS, SECONDS = 5_000, 2.0
 """How much of each is read."""
+
+MOST_IN_A_FOLDER = 200
+"""Entries that are looked at."""
 
 SIZE = 4 << 20
 """Bytes of each that are read, decompressed: a file may be made to take long."""
@@ -133,10 +138,24 @@ def _there(root: Path, job: Job, named: str, anywhere: bool) -> Iterator[Path]:
     for start in _starts(root, job):
         try:
             path = start / Path(named).expanduser()
-            if (path.is_file() and not leaves(path, root)) or (anywhere and (path.is_file() or path.is_dir())):
+            rows = _of_a_folder(path) if path.is_dir() else None
+            if rows is not None and (anywhere or not leaves(rows, root)):
+                yield rows
+            elif (path.is_file() and not leaves(path, root)) or (anywhere and (path.is_file() or path.is_dir())):
                 yield path
         except (OSError, ValueError, RuntimeError):  # a name that no file can have
             continue
+
+
+def _of_a_folder(folder: Path) -> Path | None:
+    """The one file of its training split, as `datasets` tells splits by names; None: none, several, or another layout."""
+    files = [
+        one
+        for one in sorted(itertools.islice(folder.iterdir(), MOST_IN_A_FOLDER))
+        if data_suffix(one) in _DATA and one.is_file()
+    ]
+    trained = [one for one in files if re.match(r"train(?:ing)?(?![a-z])", one.name)] or files
+    return trained[0] if len(trained) == 1 else None
 
 
 def _trains_on_all(job: Job) -> bool:

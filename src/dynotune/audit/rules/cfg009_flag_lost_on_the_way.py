@@ -22,6 +22,7 @@ from dynotune.audit.shapes.set_and_not_exported import set_and_not_exported
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_a_parser_refuses import turned_round
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
+from dynotune.audit.shapes.variables_of_make_in_vain import variables_of_make_in_vain
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
@@ -89,6 +90,7 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from arguments_that_stay_behind(launch, project)
     yield from set_and_not_exported(launch, project)
     yield from variables_that_nothing_gets(launch, project)
+    yield from variables_of_make_in_vain(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     if script is not None:
@@ -205,7 +207,8 @@ RULE = Rule(
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
         detected="E0: settings of training that a launcher exports and no line reads; flags, or its own argument, that a"
-        " shell script keeps in a variable which no command gets; flags that"
+        " shell script keeps in a variable which no command gets, or a setting of the run (`EPOCHS=${EPOCHS:-3}`), or a"
+        " configuration's name, that it or a Makefile keeps so, also where a document gives it to make; flags that"
         " a shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; arguments that another launcher, or the same file, gives a script or a function beyond those that it looks"
         " at; a variable that it sets in a line of its own, which the program or a package reads and nothing exports; a"

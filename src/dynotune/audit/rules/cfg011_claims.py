@@ -13,6 +13,7 @@ from dynotune.audit.shapes.claims_of_names import claims_of_help, claims_of_name
 from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
 from dynotune.audit.shapes.epochs_that_steps_do_not_make import epochs_that_steps_do_not_make
 from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
+from dynotune.audit.shapes.resuming_claimed import resuming_claimed
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -23,6 +24,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from claims_of_help(project)
     yield from claimed_settings(project)
     yield from claimed_features(project)
+    yield from resuming_claimed(project)
     yield from claims_of_sharding(project)
     yield from claims_of_all_rows(project)
     yield from installed_for_nothing(project)
@@ -55,7 +57,8 @@ RULE = Rule(
         " compare, suggest or look back are left out. A document that says that a run takes all of its data, where every"
         " command gives a number of rows (`max_samples`). Sentences that tell to install a package for speed or memory,"
         " where nothing of the project asks for it and no library takes it by itself. Sentences, entries of lists and heads"
-        " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; names of runs"
+        " of scripts that name something as used (clipping, early stopping, DeepSpeed), where no line does it; a run that"
+        " is said to go on by itself, where Axolotl is not told to or LLaMA-Factory writes its folder anew; names of runs"
         " and folders, and helps of flags, that tell another value. Epochs that a text names, where a number of steps, the"
         " rows of each and the rows of the data that are told come to others.",
         proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",

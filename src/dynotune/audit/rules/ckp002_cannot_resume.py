@@ -13,6 +13,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.folder_of_the_hour import folder_of_the_hour
 from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted, run_by_jobs
+from dynotune.audit.shapes.resuming_claimed import OFF
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
@@ -75,15 +76,18 @@ _RESUMES = re.compile(r"resume|last_checkpoint|latest_checkpoint|from_checkpoint
 def _started_again(project: Project) -> Iterator[Said]:
     """The scheduler starts the job again, and nothing asks the trainer to go on from what it saved."""
     again = list(restarted(project))
-    if not again or any(_RESUMES.search(code(one)) for one in project.scripts):
+    if not again or any(_RESUMES.search(OFF.sub("", code(one))) for one in project.scripts):
         return
     others = [text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb"))]
-    if any(_RESUMES.search(re.sub(r"(?m)(^|\s)#.*$", "", text)) for text in others):
+    if any(_RESUMES.search(OFF.sub("", re.sub(r"(?m)(^|\s)#.*$", "", text))) for text in others):
         return
     files = {place.file for place in again}
     files |= {file for file, jobs in run_by_jobs(project).items() if jobs & files}
     for job in project.jobs:
-        if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.AXOLOTL) or not files & set(job.files):
+        anew = job.trainer is Trainer.LLAMA_FACTORY and _writes_anew(job, project)
+        if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.AXOLOTL) and not anew:
+            continue
+        if not files & set(job.files):
             continue
         if job.get("save_strategy") == "no":
             continue  # what another rule says
@@ -105,6 +109,8 @@ def _started_again(project: Project) -> Iterator[Said]:
                 Risk.OPERATIONAL,
                 "Set `auto_resume_from_checkpoints: true`."
                 if job.trainer is Trainer.AXOLOTL
+                else "Set `overwrite_output_dir: false`: it goes on from the last checkpoint of the folder by itself."
+                if anew
                 else "Hand `trainer.train` the last checkpoint where there is one"
                 " (`resume_from_checkpoint=get_last_checkpoint(output_dir)`).",
                 measure="Kill it after a save and start it again: the step goes on.",
@@ -112,6 +118,12 @@ def _started_again(project: Project) -> Iterator[Said]:
             also=tuple(again),
         )
         return
+
+
+def _writes_anew(job: Job, project: Project) -> bool:
+    """LLaMA-Factory looks for the last checkpoint itself, but where it is to write its folder anew."""
+    values = next((one.values for one in project.configs if one.file == job.home.file), {})
+    return values.get("overwrite_output_dir") is True
 
 
 def _on_the_way(job: Job) -> Iterator[Said]:

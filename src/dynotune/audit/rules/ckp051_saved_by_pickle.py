@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.own_models import is_of_ones_own
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
@@ -76,7 +77,10 @@ def _by_a_call(script: Script, project: Project) -> Iterator[Said]:
                     " default, and under ZeRO-3 or FSDP not the weights but what is left of them on one rank."
                 )
                 text = (
-                    f"Use `{model}.save_pretrained(folder)` or `trainer.save_model(folder)`, which write safetensors."
+                    f'Use `safetensors.torch.save_model({model}, "model.safetensors")`: a class of one\'s own has no'
+                    " `save_pretrained`."
+                    if is_of_ones_own(model, script, near)
+                    else f"Use `{model}.save_pretrained(folder)` or `trainer.save_model(folder)`, which write safetensors."
                 )
         else:
             message = (

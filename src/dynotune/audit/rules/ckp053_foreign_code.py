@@ -10,11 +10,18 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.pickle_of_weights import pickle_of_weights
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    for script in project.imports.reached([one for one in project.scripts if one.file in job.files]):
+        yield from pickle_of_weights(script)
+    yield from _of_the_hub(job, project)
+
+
+def _of_the_hub(job: Job, project: Project) -> Iterator[Said]:
     place, revision = _asked(job, project)
     if place is None:
         return
@@ -80,7 +87,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noutput_
 RULE = Rule(
     code="CKP053",
     name="foreign-code",
-    summary="Code from the hub is run, and not a commit of it that somebody has read.",
+    summary="Code that comes with weights is run, and it is not one that somebody has read.",
     group=Group.OPERATION,
     subject=Subject.JOB,
     check=check,
@@ -91,7 +98,9 @@ RULE = Rule(
         " that transformers has long had itself; the model's own code then replaces the maintained one, often"
         " without its"
         " attention backends.",
-        detected="E1: the key is given and true, the model is named on the hub, and its revision is no commit.",
+        detected="E1: the key is given and true, the model is named on the hub, and its revision is no commit. E0: what"
+        " `torch.load(..., weights_only=False)` reads goes whole to `load_state_dict`, from a file that the script does not"
+        " write itself.",
         proven="Take it out: the model loads, or the message names what is missing.",
         deliberate=("The architecture is not in transformers yet.", "The hub's repository is your own."),
         sources=("transformers' documentation on custom models",),

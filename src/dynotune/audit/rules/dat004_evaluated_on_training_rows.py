@@ -24,7 +24,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _in_the_data(data, project)
     for script in project.scripts:
         known = [*_in_a_script(script)]
-        yield from known or evaluated_on_trained(script)
+        yield from known or evaluated_on_trained(script, project)
     yield from the_same_file_for_both(project)
 
 
@@ -145,7 +145,8 @@ RULE = Rule(
         " best checkpoint is the last.",
         detected="E1: hashes of the content of all rows read; which set is held out is known from the job or the file's"
         " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split;"
-        " two slices of one split that overlap; rows drawn from a list that is trained on whole; rows that are repeated and"
+        " two slices of one split that overlap; rows drawn from a list that is trained on whole, also"
+        " where a function or a dictionary of splits hands on both; rows that are repeated and"
         " divided afterwards; one file that a configuration or a command names for both.",
         proven="Compare with the loss on rows that were held out before training.",
         deliberate=(

@@ -1,7 +1,7 @@
 """DST002: every step searches for parameters without a gradient."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Trainer
@@ -33,7 +33,9 @@ def _asked_by(job: Job, project: Project) -> Iterator[Said]:
     processes = number(job, "num_processes")
     if processes == 1 or job.trainer is Trainer.DYNOTUNE or not _is_dense(job, project):
         return  # only of models that are known to be dense and to read text alone
-    checkpointing = job.get("gradient_checkpointing") is True
+    told = job.get("gradient_checkpointing_kwargs")
+    reentrant = not isinstance(told, Mapping) or told.get("use_reentrant") is not False
+    checkpointing = job.get("gradient_checkpointing") is True and reentrant
     also = "; with gradient checkpointing it can fail with `marked ready twice`" if checkpointing else ""
     yield Finding(
         f"`{job.called('ddp_find_unused_parameters')}: true` walks the whole graph after every forward pass to look for"

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.divided_by_ranks import divided_by_ranks
 
 _CALLED = r"world(?:_size)?|num_processes|get_world_size\(\)|n_?gpus?|num_gpus"
 _RANKS = rf"[\w.]*({_CALLED})\b(\(\))?"
@@ -17,6 +18,9 @@ _GIVEN = re.compile(
     re.MULTILINE,
 )
 """A name for the number of ranks, whatever it is called."""
+_FACTOR = r"(?:\(\s*[\w.]+\s*\*\s*|\(?\s*)"
+"""What may stand before it in a divisor: `(accum * world)`. Without the bracket the loss is multiplied."""
+
 _AVERAGED = re.compile(
     r"DistributedDataParallel\(|\bDDP\(|Accelerator\(|FullyShardedDataParallel\(|fully_shard\(|deepspeed\.init"
 )
@@ -46,41 +50,56 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     names = "|".join(map(re.escape, given))
     ranks = rf"(?<![\w.])[\w.]*?({_CALLED}{'|' + names if names else ''})\b(\(\))?"
     yield from _gradients(script, lines)
+    found = list(_of_losses(script, lines, ranks))
+    yield from found or _followed(script)
+
+
+def _followed(script: Script) -> Iterator[Said]:
+    """Where the division stands behind names, or in a function that a loop calls."""
+    for node, by in divided_by_ranks(script):
+        place = place_of(script, node)
+        if not any(re.search(r"all_reduce\(\s*loss", line) for line in script.source.split("\n")):
+            yield _finding(by, place, (), script)
+        return
+
+
+def _of_losses(script: Script, lines: list[str], ranks: str) -> Iterator[Said]:
     for loop in loops(script):
         for back in loop.has("backward"):
             if back.place.line < loop.place.line or back.place.line > loop.place.end_line:
                 continue
             text = lines[back.place.line - 1]
-            found = re.search(rf"loss\w*\s*/\s*\(?({ranks})", text)
+            found = re.search(rf"loss\w*\s*/\s*(?:[\w.]+\s*/\s*)?{_FACTOR}({ranks})", text)
             line = back.place.line
             if found is None:
                 named = re.search(r"(\w*loss\w*)\.backward\(|backward\((\w*loss\w*)", text)
                 if named is None:
                     continue
                 name = re.escape(named[1] or named[2])
-                divides = re.compile(
-                    rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*\(?\s*(?:[\w.]+\s*\*\s*)?({ranks})"
-                )
+                divides = re.compile(rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*{_FACTOR}({ranks})")
                 line, found = _before(lines, loop.place.line, back.place.line, divides)
                 summed = any(re.search(rf"all_reduce\(\s*{name}\b", one) for one in lines[loop.place.line : line])
                 if found is None or summed:
                     continue
             by = re.search(ranks, found[0])
             assert by is not None
-            yield Finding(
-                f"The loss is divided by `{by[0]}` before `backward()`, and gradients are averaged over the ranks"
-                f" as well: they"
-                " come out too small by the number of ranks.",
-                place=Place(script.file, line, 1, line, len(lines[line - 1]) + 1),
-                evidence=Evidence(Level.TEXT, {"divided by": by[0]}),
-                stake=Stake(AtStake.RESULT),
-                remedy=_REMEDY,
-                also=(back.place,),
-                deliberate="The loss is a sum that other code has multiplied by the number of ranks."
-                if re.search(r"\*\s*" + _RANKS, script.source)
-                else "",
-            )
+            yield _finding(by[0], Place(script.file, line, 1, line, len(lines[line - 1]) + 1), (back.place,), script)
             break
+
+
+def _finding(by: str, place: Place, also: tuple[Place, ...], script: Script) -> Finding:
+    return Finding(
+        f"The loss is divided by `{by}` before `backward()`, and gradients are averaged over the ranks as well: they come"
+        " out too small by the number of ranks.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"divided by": by}),
+        stake=Stake(AtStake.RESULT),
+        remedy=_REMEDY,
+        also=also,
+        deliberate="The loss is a sum that other code has multiplied by the number of ranks."
+        if re.search(r"loss\w*(?: = [^\n/]{0,80})? ?\*=?\s*" + _RANKS, script.source)
+        else "",
+    )
 
 
 _GRADIENTS = re.compile(rf"\.grad(?:\.data)?\s*(?:/=\s*|\.div_\(\s*|=\s*[\w.]*\.grad\s*/\s*)\(?({_RANKS})")
@@ -137,7 +156,7 @@ RULE = Rule(
         why="AdamW hides it, but for clipping and weight decay; SGD takes steps that are too short. With more GPUs"
         " it gets worse.",
         detected="E0: in a loop of a file that wraps its model, what `backward` is called on is divided by the"
-        " number of ranks,"
+        " number of ranks, also behind names and in functions that a loop calls,"
         " and no gradient is reduced by hand.",
         proven="The gradient's norm on one and on two ranks, over the same rows.",
         deliberate=(

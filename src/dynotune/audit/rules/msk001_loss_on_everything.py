@@ -13,6 +13,7 @@ from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
 from dynotune.audit.shapes.keys_under_a_claim import keys_under_a_claim
 from dynotune.audit.shapes.labels_the_wrong_way import labels_the_wrong_way
+from dynotune.audit.shapes.rows_under_a_claim import rows_under_a_claim
 from dynotune.audit.shapes.whole_labels_under_a_claim import claim_of_answers, whole_labels_under_a_claim
 from dynotune.audit.shapes.whole_texts_under_a_claim import whole_texts_under_a_claim
 
@@ -28,6 +29,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _of_whole_texts(job, project)
     yield from _of_trl(project)
+    yield from rows_under_a_claim(project)
     yield from whole_labels_under_a_claim(project)
     yield from labels_the_wrong_way(project)
     yield from keys_under_a_claim(project)
@@ -151,6 +153,8 @@ RULE = Rule(
         why="Questions are learned like answers, and nothing is printed.",
         detected="E1: the format that the rows have, against the key that is set; in Axolotl `train_on_inputs: false`, with"
         " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`."
+        " TRL's command line without `assistant_only_loss` over conversations, or over whole texts, where a document or a"
+        " comment of the configuration says so."
         " A document that says that the loss is on answers alone, over `train_on_inputs: true`,"
         " `completion_only_loss: false` or `roles_to_train` with `user` in it.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rows with the trained tokens marked.",

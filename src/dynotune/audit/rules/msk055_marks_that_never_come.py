@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rendered_text import RenderedText, rendered_texts
-from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.mark_out_of_context import mark_out_of_context
+from dynotune.audit.shapes.own_marks import own_marks
 
 MARKS: Mapping[str, re.Pattern[str]] = {
     "ChatML": re.compile(r"<\|im_start\|>"),
@@ -69,25 +70,42 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 if split is not None:
                     yield split
                     break
-            used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
-            rendered, by = _rendered(together(script, project))
-            if _written(mark, call, script, project) or not used or not rendered or rendered == used:
-                continue
-            yield Finding(
-                f"Answers are looked for by `{mark.strip()}`, {used}'s mark, and rows are rendered in {rendered}'s"
-                f" template"
-                f" ({by}): it never comes, so every label is masked, or none.",
-                place=setting.place if setting.place.line else call.place,
-                evidence=Evidence(Level.TEXT, {"mark": mark.strip(), "mark of": used, "template": rendered}),
-                stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Take the mark from a rendered row (`tokenizer.apply_chat_template(row, tokenize=False)`).",
-                    accuracy="The loss is on the answers.",
-                    measure="Print the labels of one batch that are not -100.",
-                ),
-            )
-            break
+            found = _of_another(mark, setting.place if setting.place.line else call.place, call.place, script, project)
+            if found is not None:
+                yield found
+                break
+    yield from _of_ones_own(script, project)
+
+
+def _of_ones_own(script: Script, project: Project) -> Iterator[Said]:
+    """Rows that a model's own template renders, and a search that the script has written itself."""
+    for own in own_marks(script):
+        if not any("apply_chat_template(" in code(one) for one in together(script, project)):
+            return
+        if (found := _of_another(own.text, own.place, own.place, script, project)) is not None:
+            yield found
+            return
+
+
+def _of_another(mark: str, place: Place, asked: Place, script: Script, project: Project) -> Finding | None:
+    """The mark is of another template than the one that rows are rendered in. asked: the call that gets it."""
+    used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
+    rendered, by = _rendered(together(script, project))
+    if not used or not rendered or rendered == used or _written(mark, asked, script, project):
+        return None
+    return Finding(
+        f"Answers are looked for by `{mark.strip()}`, {used}'s mark, and rows are rendered in {rendered}'s template"
+        f" ({by}): it never comes, so every label is masked, or none.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"mark": mark.strip(), "mark of": used, "template": rendered}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Take the mark from a rendered row (`tokenizer.apply_chat_template(row, tokenize=False)`).",
+            accuracy="The loss is on the answers.",
+            measure="Print the labels of one batch that are not -100.",
+        ),
+    )
 
 
 def _missing(mark: str, script: Script, project: Project) -> RenderedText | None:
@@ -126,10 +144,10 @@ def _never_comes(mark: str, place: Place, rendered: RenderedText) -> Finding:
     )
 
 
-def _written(mark: str, call: Call, script: Script, project: Project) -> bool:
+def _written(mark: str, asked: Place, script: Script, project: Project) -> bool:
     """The mark stands in text of the script's own, besides where it is looked for."""
     core = mark.strip().strip("\\n")
-    own = text_at(script, call.place).count(core)
+    own = text_at(script, asked).count(core)
     everywhere = sum(code(one).count(core) for one in together(script, project))
     definitions = len(
         re.findall(
@@ -197,7 +215,8 @@ RULE = Rule(
         " leave all of"
         " them.",
         detected="E0: the mark that is given, and the text that the project's own functions make of rows, where all of it"
-        " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name. Not said"
+        " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name; also of"
+        " a search that the script has written itself, over rows that the model's own template renders. Not said"
         " where the script writes the mark into its rows itself, or sets a template.",
         proven="Print the labels of one batch that are not -100.",
         deliberate=("A template is put into the tokenizer's files elsewhere.",),

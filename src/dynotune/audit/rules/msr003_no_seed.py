@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.new_weights import made_by_chance
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops
@@ -42,15 +43,23 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
     rows = _before_unsloth_seeds(rows, near)
-    drawn = [*rows, *adapters]
+    weights = [*made_by_chance(near)] if trained else []
+    drawn = [*rows, *adapters, *weights]
     if not drawn:
         return
     what = " and ".join(
-        [*(["which rows come when"] if rows else []), *(["the adapters' first weights"] if adapters else [])]
+        [
+            *(["which rows come when"] if rows else []),
+            *(["the adapters' first weights"] if adapters else []),
+            *(["the new layers' first weights"] if weights else []),
+        ]
     )
-    differ = "differ" if adapters else "differs"
+    differ = "differ" if adapters or weights else "differs"
     asked = list(_asked(near))
+    kept = _kept(near, project) if not asked else []
     told = "`--seed` is taken and seeds nothing" if asked else "No seed is set"
+    if kept:
+        told = f"`seed` of `{kept[0].file}` seeds nothing"
     yield Finding(
         f"{told}: {what} {differ} from run to run, so that two runs cannot be compared.",
         place=drawn[0].place,
@@ -64,7 +73,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=(*(call.place for call in drawn[1:]), *asked, *_begins(drawn[0], near)),
+        also=(*(call.place for call in drawn[1:]), *asked, *kept, *_begins(drawn[0], near)),
     )
 
 
@@ -74,7 +83,7 @@ _LIBRARYS = re.compile(
 """A trainer of a library's, which seeds; a project's own class may be called the same."""
 
 _TRAINS = re.compile(r"\w[\w.]*\.\w*(?:Trainer|Arguments)$")
-_SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset)$)[A-Z]\w*$")
+_SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset|Namespace)$)[A-Z]\w*$")
 
 
 def _is_a_librarys(call: Call, own: Collection[str]) -> bool:
@@ -129,6 +138,15 @@ def _asked(near: Sequence[Script]) -> Iterator[Place]:
                 yield Place(script.file, number, 1, number, len(line) + 1)
 
 
+def _kept(near: Sequence[Script], project: Project) -> list[Place]:
+    """Keys of the program's configurations that ask for a seed, of which no line of it speaks."""
+    if any(re.search(r"\.seed\b|[\"']seed[\"']", code(one)) for one in near):
+        return []
+    files = {one.file for one in near}
+    own = {file for job in project.jobs if files & set(job.files) for file in job.files}
+    return [one.places["seed"] for one in project.configs if one.file in own and type(one.values.get("seed")) is int]
+
+
 def _draws_rows(call: Call, trained: bool) -> bool:
     """Rows are shuffled, or divided, by numbers that nobody has seeded."""
     last = call.name.rpartition(".")[2]
@@ -174,9 +192,9 @@ RULE = Rule(
         " so itself.",
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
-        detected="E0: rows that are shuffled or divided, or adapters that are made, without a seed of their own, and no call"
-        " in any file of the program that sets one, or only calls behind them in the same function. Of a"
-        " trainer's script only rows that are drawn before it: the trainer"
+        detected="E0: rows that are shuffled or divided, adapters or new layers that are made, without a seed of"
+        " their own, and no call in any file of the program that sets one, or only calls behind them in the same"
+        " function. Of a trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",
         deliberate=("Runs are repeated often enough to average over.",),

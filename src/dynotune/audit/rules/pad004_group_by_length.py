@@ -129,7 +129,8 @@ RULE = Rule(
         why='That saves padding where rows differ in length. Where packing or `padding="max_length"` has made them equal,'
         " it saves nothing, and the order is less random than it was.",
         detected="E1: `group_by_length`, or `train_sampling_strategy: group_by_length` (transformers 5), with packing or"
-        " with rows that the job's own code pads to a limit. Grouping rows that differ is a choice, and not reported, but"
+        " with rows that the job's own code, or the script that saved them, pads or cuts to one length."
+        " Grouping rows that differ is a choice, and not reported, but"
         " where they are tokenised when they are asked for (`set_transform`, `__getitem__`), since lengths come first.",
         proven="Print the lengths of a few batches.",
         deliberate=("Padding is to be taken out next.",),

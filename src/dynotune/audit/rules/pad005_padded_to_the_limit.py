@@ -8,6 +8,7 @@ import numpy as np
 from dynotune.audit.facts.asked import max_length, on_gpu
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.lengths import usual_row
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -25,12 +26,13 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     data = project.data_of(job)
     if job.get("pad_to_sequence_len") is True and job.get("packing") is False:
         length = max_length(job)
-        real = _real(data, length)
+        real, told = _real(data, length), _told(data, length, project)
+        real = real or told
         if real is None or real <= 0.8:
             shown = f" of {length:,} tokens" if length else ""
             yield Finding(
                 f"`{job.called('pad_to_sequence_len')}: true` without packing pads every row to the limit{shown}"
-                f"{_measured(real)}.",
+                f"{_measured(real, told)}.",
                 place=job.place("pad_to_sequence_len"),
                 evidence=Evidence(Level.RESOLVED, {"max_length": length, "real share": real}),
                 stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
@@ -44,12 +46,13 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if packing is not None and not packing.is_known:
         return
     for padded in padded_to_a_limit(job, project):
-        real = _real(data, padded.length)
+        real, told = _real(data, padded.length), _told(data, padded.length, project)
+        real = real or told
         if real is not None and real > 0.8:
             continue
         shown = f" ({padded.length:,} tokens)" if padded.length else ""
         yield Finding(
-            f"`{padded.by}` pads {padded.what}{shown}{_measured(real)}.",
+            f"`{padded.by}` pads {padded.what}{shown}{_measured(real, told)}.",
             place=padded.place,
             evidence=Evidence(Level.TEXT, {"by": padded.by, "limit": padded.length, "real share": real}),
             stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
@@ -81,8 +84,15 @@ def _real(data: DataFacts | None, length: int | None) -> float | None:
     return float(np.minimum(data.lengths, length).mean() / length) if data and data.lengths and length else None
 
 
-def _measured(real: float | None) -> str:
-    return f": {real:.0%} of what is computed is real" if real is not None else ""
+def _told(data: DataFacts | None, length: int | None, project: Project) -> float | None:
+    """As documents tell the mean length of a row, where no data was measured."""
+    usual = usual_row(project) if data is None or not data.lengths else None
+    return min(usual, length) / length if usual and length else None
+
+
+def _measured(real: float | None, told: float | None) -> str:
+    by = "by the lengths that the documents tell, " if told is not None else ""
+    return f": {by}{real:.0%} of what is computed is real" if real is not None else ""
 
 
 RULE = Rule(
@@ -96,7 +106,8 @@ RULE = Rule(
         what="Padding to a fixed length makes every row as long as the longest that is allowed. With packing rows are nearly"
         " full and little is added; without, most of it is padding.",
         why="Padding is computed like text.",
-        detected="E1: `pad_to_sequence_len` with packing off; with data, the share of real tokens. E0: a tokenizer that is"
+        detected="E1: `pad_to_sequence_len` with packing off; with data, or a mean length that the"
+        " documents tell, the share of real tokens. E0: a tokenizer that is"
         " called with `padding='max_length'` in a file of the training job, outside of what evaluates or generates; a"
         " collator whose rectangle, or a row whose tensor or list, is filled up to a number that it was given.",
         proven="`dynotune plan --config sft.yaml` prints the real lengths.",

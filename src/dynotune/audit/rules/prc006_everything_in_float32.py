@@ -162,21 +162,37 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
         text = re.sub("[aA]ccelerat", "", text)  # which says so itself
     if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
         return
+    refused = job.get("mixed_precision") == "no" and job.is_given("mixed_precision")
+    none = none or (job.place("mixed_precision") if refused else None)
+    meant = _meant(job, project) if none is not None else None
     yield Finding(
-        "Weights are float32 and nothing in the loop's files asks for another type: every matrix product runs in float32,"
-        " past the GPU's matrix units.",
+        (f"{_who(none)} asks for `mixed_precision: no`, weights" if none is not None else "Weights")
+        + " are float32 and nothing in the loop's files asks for another type: every matrix product runs in float32,"
+        " past the GPU's matrix units"
+        + (f", and `{meant.file}` says 16 bits (line {meant.line})." if meant is not None else "."),
         place=job.place("dtype"),
         evidence=Evidence(Level.RESOLVED, {"dtype": dtype.value, "files": sorted(every)}),
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
             Risk.NUMERIC,
-            'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`; the weights stay float32.',
+            f"{_autocast_by(none)}; the weights stay float32.",
             effort=Effort.LINE,
             accuracy="Products round to bfloat16: losses of a small model moved by 4e-3 at most in 60 steps.",
             measure="dynotune profile -- python train.py",
         ),
-        also=() if none is None else (none,),
+        also=tuple(one for one in (none, meant) if one is not None),
     )
+
+
+def _autocast_by(none: Place | None) -> str:
+    """What to do, where accelerate was told to stay in float32, or nobody was."""
+    if none is None:
+        return 'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`'
+    if none.file.endswith((".yaml", ".yml", ".json")):
+        return f"Set `mixed_precision: bf16` in `{none.file}`"
+    if none.file.endswith((".py", ".ipynb")):
+        return 'Give `Accelerator(mixed_precision="bf16")`'
+    return "Give the launcher `--mixed_precision bf16`"
 
 
 def _who(place: Place) -> str:
@@ -231,14 +247,7 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
             Risk.NUMERIC,
-            "Load with `dtype=torch.float32`, and "
-            + (
-                'run the forward pass under `torch.autocast("cuda", torch.bfloat16)`.'
-                if none is None
-                else "set `mixed_precision: bf16` in that file."
-                if none.file.endswith((".yaml", ".yml", ".json"))
-                else 'give `Accelerator(mixed_precision="bf16")`.'
-            ),
+            f"Load with `dtype=torch.float32`, and {_autocast_by(none)[0].lower()}{_autocast_by(none)[1:]}.",
             effort=Effort.MINUTES,
             accuracy="Products round to bfloat16, weights and their updates do not.",
             measure="dynotune profile -- python train.py",

@@ -16,7 +16,7 @@ _WORD = r"(?:[A-Za-z0-9_][\w./=-]*|<\w[\w -]*>|\$\w+)"
 _STOPS = frozenset({"and", "to", "on", "in", "for", "with", "from", "then", "or", "is", "as", "at", "which", "that"})
 """Words behind a file's name by which a sentence goes on."""
 
-_OF_A_RUN = re.compile(
+OF_A_RUN = re.compile(
     r"(?:MODEL|CONFIG|CFG|DATA|DATASET|LR|LEARNING_RATE|EPOCHS?|STEPS|BATCH|BATCH_SIZE|BS|SEED|GPUS|NGPUS?|NUM_GPUS|NPROC"
     r"|NUM_PROCESSES|OUT|OUTPUT|OUTPUT_DIR|MAX_LEN|MAX_LENGTH|SEQ_LEN|STAGE|RANK_R|LORA_R|SIZE|NAME|RUN_NAME)"
 )
@@ -67,7 +67,7 @@ def variables_in_vain(launch: Launch, project: Project, text: str) -> Iterator[S
             line, own = _set_anew(name, text)
             if line and own == value:
                 continue  # what is asked for is what it does
-            unheard = _OF_A_RUN.fullmatch(name) and not re.search(rf"\b{name}\b", others) and not _TAKES_IN.search(text)
+            unheard = OF_A_RUN.fullmatch(name) and not re.search(rf"\b{name}\b", others) and not _TAKES_IN.search(text)
             if not line and (made or not unheard):
                 continue
             why = f"it sets `{name}` itself" if line else "no file that was read speaks of it"

@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.claimed_settings import ITS_COST, OTHERWISE, USES, words_of
 from dynotune.audit.shapes.claims_of_comments import comments_of
+from dynotune.audit.shapes.resuming_claimed import AFTER, OFF
 
 _HEAD = 25
 """Lines at the beginning of a script that speak of all of it."""
@@ -141,12 +142,6 @@ _FEATURES = (
 _DOCSTRING = re.compile(r"\A(?:\s*\n)*[rR]?(?:\"\"\".*?\"\"\"|'''.*?''')", re.DOTALL)
 
 
-_AFTER = re.compile(
-    r"\b(?:after|when|if) (?:an? |the |it is )?(?:\w+ (?:is )?)?(?:crash|pre-?empt|interrupt|restart|requeue|kill|time)\w*"
-)
-"""When a run is gone on with, which is no condition."""
-
-
 def claimed_features(project: Project) -> Iterator[Said]:
     jobs = [job for job in project.jobs if job.trainer in (Trainer.TORCH, Trainer.TRL, Trainer.TRANSFORMERS)]
     if not jobs or len(jobs) < len(project.jobs) or any(job.holes for job in jobs):
@@ -157,11 +152,12 @@ def claimed_features(project: Project) -> Iterator[Said]:
     trainers = {job.trainer for job in jobs}
     text = _running(project)
     for feature in _FEATURES:
-        if not trainers <= feature.by or feature.done.search(text):
+        done = OFF.sub("", text) if feature.name == "resuming" else text
+        if not trainers <= feature.by or feature.done.search(done):
             continue
         for file, number, line in lines:
             said = next((part for part in re.split(r"(?<=[a-z)\d])[.;] ", line) if feature.said.search(part)), "")
-            if said and not OTHERWISE.search(ITS_COST.sub("", _AFTER.sub("", said))):
+            if said and not OTHERWISE.search(ITS_COST.sub("", AFTER.sub("", said))):
                 yield _finding(feature, Place(file, number), said.strip(" -*#"))
                 break
 

@@ -10,14 +10,21 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.drawn_from import OF_TESTS, drawn_from, is_a_look, kept_for_training, trains_on
+from dynotune.audit.shapes.part_beside_its_whole import parts_beside_wholes
 from dynotune.audit.shapes.repeated_before_divided import repeated_before_divided
 
-_TESTS = re.compile(r"(?:^|_)(?:val|valid|validation|eval|evaluation|test|dev|heldout|held_out)(?:$|_)", re.IGNORECASE)
 _SLICE = re.compile(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?")
 _LOADS = re.compile(r"(?:^|\.)load_dataset$")
 
 
-def evaluated_on_trained(script: Script) -> Iterator[Said]:
+def evaluated_on_trained(script: Script, project: Project) -> Iterator[Said]:
+    beside = next(parts_beside_wholes(script, project), None)
+    if beside is not None:
+        yield _finding(
+            f"`{beside.part[:60]}` evaluates, and all of `{beside.whole}` is trained on", beside.place, beside.trained
+        )
+        return
     if not re.search(r"val|eval|test|dev|held", script.source):
         return
     scopes = [script.tree, *(node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef))]
@@ -49,10 +56,10 @@ def _loaded(script: Script, given: Sequence[tuple[str, ast.expr]]) -> Iterator[F
     """`split="train"` and `split="train[:5%]"` of the same source."""
     loads = [(name, call, *_source(call)) for name, value in given if (call := _load(value)) is not None]
     for name, call, source, split in loads:
-        if not _TESTS.search(name) or not source:
+        if not OF_TESTS.search(name) or not source:
             continue
         for other, first, theirs, whole in loads:
-            if other != name and not _TESTS.search(other) and source == theirs and _overlap(whole, split):
+            if other != name and not OF_TESTS.search(other) and source == theirs and _overlap(whole, split):
                 yield _finding(
                     f"`{name}` is loaded from `{split}` and `{other}` from `{whole}` of the same data",
                     place_of(script, call),
@@ -105,8 +112,8 @@ def _overlap(trained: str, tested: str) -> bool:
 def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST) -> Iterator[Finding]:
     """`val = random.sample(rows, 100)` or `rows[:100]`, and all of `rows` is trained on."""
     for name, value in given:
-        whole = _taken_from(value)
-        if not _TESTS.search(name) or not whole or _TESTS.search(whole) or _is_a_look(value):
+        whole = drawn_from(value)
+        if not OF_TESTS.search(name) or not whole or OF_TESTS.search(whole) or is_a_look(value):
             continue
         if sum(one == whole for one, _ in given) > 1 or sum(one == name for one, _ in given) > 1:
             continue  # what is left may have the same name
@@ -121,7 +128,8 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
                 and ast.unparse(node.value) == whole
                 and "train" in ast.unparse(node.targets[0])
             )
-            or (isinstance(node, ast.Call) and _trains_on(node, whole))
+            or (isinstance(node, ast.Call) and trains_on(node, whole))
+            or kept_for_training(node, whole)
         ]
         if trained:
             yield _finding(
@@ -129,39 +137,6 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
                 place_of(script, value),
                 place_of(script, trained[0]),
             )
-
-
-FEW = 20
-"""Rows below which a part is a look at the data, or prompts to be answered, not an evaluation."""
-
-
-def _is_a_look(node: ast.expr) -> bool:
-    """`rows[:5]`, `rows.select(range(3))`: how many is written out, and few."""
-    whole = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) is int]
-    return bool(whole) and max(whole) < FEW
-
-
-def _taken_from(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        name = ast.unparse(node.func)
-        if name in ("random.sample", "rng.sample") and node.args and isinstance(node.args[0], ast.Name):
-            return node.args[0].id
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("select", "sample", "take", "head"):
-            return (
-                node.func.value.id if isinstance(node.func.value, ast.Name) and node.func.value.id != "random" else ""
-            )
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(node.value, ast.Name):
-        return node.value.id
-    return ""
-
-
-def _trains_on(call: ast.Call, whole: str) -> bool:
-    """`DataLoader(rows, shuffle=True)`, `Trainer(train_dataset=rows)`."""
-    options = {one.arg: ast.unparse(one.value) for one in call.keywords if one.arg}
-    if options.get("train_dataset") == whole:
-        return True
-    loader = ast.unparse(call.func).rpartition(".")[2] == "DataLoader" and bool(call.args)
-    return loader and ast.unparse(call.args[0]) == whole and options.get("shuffle") == "True"
 
 
 _TIMES = re.compile(r"(\w+) \* [2-9]\d*|\[?(\w+)(?:, | \+ )\2(?:(?:, | \+ )\2)*\]?")

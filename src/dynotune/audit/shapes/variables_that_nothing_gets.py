@@ -9,7 +9,8 @@ from dynotune.audit.facts.launch import SHELL, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.asked_in_vain import leads_to, variables_in_vain, words_in_vain
+from dynotune.audit.shapes.asked_in_vain import OF_A_RUN, leads_to, variables_in_vain, words_in_vain
+from dynotune.audit.shapes.variables_of_make_in_vain import names_a_setting
 
 _SETS = re.compile(
     r"^[ \t]*(?:local[ \t]+|readonly[ \t]+|declare[ \t]+-a[ \t]+)?([A-Za-z_]\w*)="
@@ -20,6 +21,8 @@ _SETS = re.compile(
 
 _FLAGS = re.compile(r"\s*--[a-z][\w-]*", re.IGNORECASE)
 _ARGUMENT = re.compile(r"\$(?:([1-9])|\{([1-9])(?:[:?=-][^{}]*)?\})")
+_OWN_DEFAULT = re.compile(r"\$\{(\w+):?[-=][^{}]*\}")
+_NUMBER = re.compile(r"\d[\d._]*(?:e-?\d+)?")
 _SPEAKS = re.compile(r"^\s*(?:echo|printf|log\w*|logger)\b[^|>]*$")
 _NAMES_UNSEEN = re.compile(r"\$\{!|(?:^|[\s;&|(])eval\s+[\"'$]|\bcompgen\b|\benvsubst\b|^\s*set\s+-\w*a", re.MULTILINE)
 """Ways in which a variable may be used whose name does not stand there."""
@@ -51,6 +54,8 @@ def variables_that_nothing_gets(launch: Launch, project: Project) -> Iterator[Sa
             yield _of_flags(launch, kept)
         elif _ARGUMENT.fullmatch(kept.value):
             yield _of_an_argument(launch, kept, project)
+        elif _is_a_setting(kept) or names_a_setting(kept.value, launch, project):
+            yield _of_a_setting(launch, kept)
     if not _HEARS.search(_without_comments(text)):
         yield from words_in_vain(launch, project)
     yield from variables_in_vain(launch, project, text)
@@ -105,6 +110,24 @@ def _of_an_argument(launch: Launch, kept: _Kept, project: Project) -> Finding:
         evidence=Evidence(Level.TEXT, {"variable": kept.name, "value": kept.value}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(Risk.BEHAVIOURAL, f'Write `"${kept.name}"` where the command has a value of its own.'),
+    )
+
+
+def _is_a_setting(kept: _Kept) -> bool:
+    return bool(OF_A_RUN.fullmatch(kept.name) and (_OWN_DEFAULT.fullmatch(kept.value) or _NUMBER.fullmatch(kept.value)))
+
+
+def _of_a_setting(launch: Launch, kept: _Kept) -> Finding:
+    """`EPOCHS=${EPOCHS:-3}`, and what is started has its number from elsewhere."""
+    return Finding(
+        f"`{launch.file}` sets `{kept.name}` and no command of it gets it: whatever it is, the same runs.",
+        place=Place(launch.file, kept.line),
+        also=(launch.place,),
+        evidence=Evidence(Level.TEXT, {"variable": kept.name, "value": kept.value}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL, f'Write `"${kept.name}"` where the command has a value of its own, or take it out.'
+        ),
     )
 
 

@@ -34,8 +34,8 @@ def _module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tup
             folder = posixpath.dirname(folder)
             starts.append(folder)
     for used in (len(parts), len(parts) - 1):
-        if used < 1:
-            continue
+        if used < 1 and not (dots and parts):
+            continue  # `from . import NAME` may be of the package itself
         path = "/".join(parts[:used])
         rest = parts[used:]
         for start in starts:
