@@ -100,9 +100,7 @@ CASES: dict[str, Case] = {
             *THIRTY_TWO, *FIXED, "--ladder", *SHORT, "--steps", "1", "--pairs", "6",
             "--most_pairs", "12", "--budget", "490",
         ),
-        530,
-        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no"
-        " rung in it; what it gains with the others is in [together](together.md).",
+        530,  # measured: 434
     ),
     "ladder_dpo": Case(
         "Each speed-up on top of those before it, with preferences",
@@ -127,6 +125,8 @@ CASES: dict[str, Case] = {
         ),
         520,
         withdrawn="case_attribute_h200.json",
+        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no"
+        " row in it; what it adds last is in [attribute_last](attribute_last.md).",
     ),
     "attribute_last": Case(
         "Each speed-up added last",
@@ -164,12 +164,8 @@ CASES: dict[str, Case] = {
             "--speedups.packed_execution", "off", "--ladder", "--set", "speedups.packed_execution=auto",
             "--set", "packing=true", "--micro_batch_tokens", "4096", "--tier", "resident", *SIX,
         ),
-        240,
+        360,  # measured
         layers=8,
-        older="The H200's result below is of all 28 layers and without memory, by an older command than the one above, and"
-        " from before the attention of its baseline, one document at a time, was mended (commit 154d27e6: plans of cuDNN"
-        " were made anew). How much faster its first rung is stands in doubt by that; that `packing: true` makes 7.8 times"
-        " fewer updates does not.",
     ),
 }  # fmt: skip
 
