@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.model.base import base_of
+from dynotune.model.standing import stands_by_itself
 
 
 def projection(model: Any) -> nn.Module | None:
@@ -34,8 +35,7 @@ def is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether `module` is a plain linear layer, to which nobody has added anything."""
     return (
         isinstance(module, nn.Linear)
-        and type(module).forward is nn.Linear.forward
-        and "forward" not in vars(module)  # accelerate's hooks replace it on the instance
+        and stands_by_itself(module, nn.Linear.forward)  # accelerate's hooks replace it on the instance
         and not (module._forward_hooks or module._forward_pre_hooks)
         and not (module._backward_hooks or module._backward_pre_hooks)
     )
