@@ -10,15 +10,18 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.pickle_of_others import pickle_of_others
 from dynotune.audit.shapes.pickle_of_weights import pickle_of_weights
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
-    for script in project.imports.reached([one for one in project.scripts if one.file in job.files]):
-        yield from pickle_of_weights(script)
-    yield from _of_the_hub(job, project)
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        of_others = list(pickle_of_others(script, project))
+        yield from of_others or pickle_of_weights(script)
+    for job in project.jobs:
+        yield from _of_the_hub(job, project)
 
 
 def _of_the_hub(job: Job, project: Project) -> Iterator[Said]:
@@ -89,7 +92,7 @@ RULE = Rule(
     name="foreign-code",
     summary="Code that comes with weights is run, and it is not one that somebody has read.",
     group=Group.OPERATION,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="With `trust_remote_code`, transformers imports the Python files of a checkpoint's repository.",
@@ -99,8 +102,11 @@ RULE = Rule(
         " without its"
         " attention backends.",
         detected="E1: the key is given and true, the model is named on the hub, and its revision is no commit. E0: what"
-        " `torch.load(..., weights_only=False)` reads goes whole to `load_state_dict`, from a file that the script does not"
-        " write itself.",
+        " `torch.load(..., weights_only=False)` reads goes whole to `load_state_dict`, from a file that the script"
+        " does not"
+        " write itself; or it, `numpy.load(..., allow_pickle=True)` or `pickle.load` reads a file that a call or a"
+        " launcher of"
+        " the project downloads, also by the default of a torch before 2.6.",
         proven="Take it out: the model loads, or the message names what is missing.",
         deliberate=("The architecture is not in transformers yet.", "The hub's repository is your own."),
         sources=("transformers' documentation on custom models",),

@@ -44,7 +44,9 @@ def _of(
     method: ast.FunctionDef, script: Script, users: list[Script], project: Project, *, told: bool = False
 ) -> Iterator[Said]:
     body = "\n".join(ast.unparse(one) for one in method.body)
-    if _COUNTS.search(body) or not _MEAN.search(body):
+    if _COUNTS.search(body) or not _MEAN.search(body) or "labels" not in body + ast.unparse(method.args):
+        return  # without labels in the batch `Trainer` counts none, and divides
+    if not any("ForCausalLM" in one.source for one in together(script, project)):
         return
     if any(divisions(value, method, script, imported(script, project)) for value in returned(method)):
         return
