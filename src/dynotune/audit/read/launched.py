@@ -287,9 +287,9 @@ def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = Tr
 
 def environment_of(launches: Sequence[Launch]) -> Mapping[str, Value]:
     """Variables that all of these commands set to the same text, which has no variable of its own."""
-    first, *others = launches or [None]
-    if first is None:
+    if not launches:
         return {}
+    first, *others = launches
     return {
         name: Value(one.given_value, (one.place,))
         for name, one in first.variables.items()
