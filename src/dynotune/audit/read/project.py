@@ -21,7 +21,7 @@ from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
+from dynotune.audit.read.launched import Sources, each_of, environment_of, given_by, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
@@ -126,7 +126,11 @@ def _told(root: Path, found: _Found) -> tuple[list[Launch], list[Launch]]:
     is_service, of_service = (
         _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
     )
-    texts |= {file: of_service(text) for file, text in found.texts.items() if is_service(file, text)}
+    texts |= {
+        file: of_service(text, _variables_beside(root / file, text))
+        for file, text in found.texts.items()
+        if is_service(file, text)
+    }
     of_notebook, mark = _reader("launchers.elsewhere", "commands_of_notebook"), _reader("python.source", "MARK")
     texts |= {file: of_notebook(found.texts[file], mark) for file in found.texts if file.endswith(".ipynb")}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
@@ -144,6 +148,23 @@ def _told(root: Path, found: _Found) -> tuple[list[Launch], list[Launch]]:
     return told, again
 
 
+_ENV_FILE = re.compile(r"^\s*env_file:\s*\[?\s*(?:-\s*)?[\"']?(?:\./)?([\w./-]+)", re.MULTILINE)
+
+
+def _variables_beside(path: Path, text: str) -> dict[str, str]:
+    """Files of variables in the folder of a Compose file, as far as it names them in the key's own line."""
+    names = [name for name in _ENV_FILE.findall(text) if ".." not in name and not name.startswith("/")]
+    there = [(name, path.parent / name) for name in names]
+    return {
+        name: one.read_text(encoding="utf-8", errors="replace")
+        for name, one in there
+        if one.is_file() and not one.is_symlink() and one.stat().st_size < _MOST_OF_VARIABLES
+    }
+
+
+_MOST_OF_VARIABLES = 64_000
+
+
 def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     """Of commands first; then of configurations and scripts that no command names."""
     schemas = schemas.with_fields(own_fields(found.scripts))
@@ -158,6 +179,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
     }
+    found.modules.environment = environment_of([one for one in found.launches if one.script])
     found.modules.takes = functools.partial(takes, schemas)
     found.modules.started_with = {
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)

@@ -13,6 +13,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.folder_of_the_hour import folder_of_the_hour
 from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted, run_by_jobs
+from dynotune.audit.shapes.resumed_in_vain import resumed_in_vain
 from dynotune.audit.shapes.resuming_claimed import OFF
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
@@ -29,6 +30,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from loop_that_cannot_go_on(script, project)
     yield from folder_of_the_hour(project)
+    yield from resumed_in_vain(project)
     for run in project.runs:
         yield from _left_behind(run)
 
@@ -205,22 +207,31 @@ RULE = Rule(
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule, the random numbers and"
-        " its place in the data. transformers writes a checkpoint in place, `trainer_state.json` last, and resumes from the"
+        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule, the random"
+        " numbers and"
+        " its place in the data. transformers writes a checkpoint in place, `trainer_state.json` last, and resumes"
+        " from the"
         " newest folder, whatever is in it.",
-        why="Weights alone give another run: Adam's moments begin at zero, the learning rate warms up again, and the first"
+        why="Weights alone give another run: Adam's moments begin at zero, the learning rate warms up again, and"
+        " the first"
         " rows are seen twice. A run that was killed while it saved leaves a folder that only looks like a checkpoint.",
         detected="E1: `save_only_model` together with `resume_from_checkpoint`, or with checkpoints that are thrown away"
         " again; or a job that its scheduler or its own file starts again (`--requeue`, `--array=1-8%1`,"
         " `until python ...`), where no file speaks of resuming. E0: a loop with an optimizer's step saves weights in it,"
-        " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state is saved"
+        " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state"
+        " is saved"
         " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. A file"
         " that saves nothing on the way is reported where its options or the project's texts say that a run is long"
         f" ({LONG:g} hours); nothing is where they say that it takes minutes. Or the last"
-        " checkpoint is looked for in a folder whose name has the time in it, or the number of a job that a document says is"
-        " submitted again. E3, with `--run`: the files of the last"
+        " checkpoint is looked for in a folder whose name has the time in it, or the number of a job that a"
+        " document says is"
+        " submitted again. Or `resume_from_checkpoint` is among a trainer's arguments and `train()` is called"
+        " without it, or"
+        " what a loop loads under a condition on resuming is the model's state alone. E3, with `--run`: the files"
+        " of the last"
         " checkpoint: weights, the optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
-        proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
+        proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save,"
+        " start it"
         " again, and compare the losses with a run that was not killed.",
         deliberate=(
             "Only the weights are to be taken over, or evaluated.",

@@ -6,19 +6,55 @@ from typing import Any
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.pickle_of_others import pickle_of_others
 from dynotune.audit.shapes.pickle_of_weights import pickle_of_weights
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
-    for script in project.imports.reached([one for one in project.scripts if one.file in job.files]):
-        yield from pickle_of_weights(script)
-    yield from _of_the_hub(job, project)
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        of_others = list(pickle_of_others(script, project))
+        yield from of_others or pickle_of_weights(script)
+        yield from _of_rows(script)
+    for job in project.jobs:
+        yield from _of_the_hub(job, project)
+
+
+_OF_FILES = frozenset({"json", "csv", "parquet", "arrow", "text", "imagefolder", "audiofolder", "webdataset"})
+_WITHOUT_SCRIPT = re.compile(
+    r"^(?:openai/gsm8k|gsm8k|(?:stanfordnlp/)?imdb|(?:Salesforce/)?wikitext|(?:nyu-mll/)?glue|(?:rajpurkar/)?squad"
+    r"|tatsu-lab/alpaca|yahma/alpaca-cleaned|Open-Orca/\S+|trl-lib/\S+|trl-internal-testing/\S+|HuggingFaceH4/\S+"
+    r"|HuggingFaceTB/\S+|HuggingFaceFW/\S+|teknium/\S+|mlabonne/\S+|allenai/tulu\S+|roneneldan/TinyStories"
+    r"|databricks/databricks-dolly-15k|OpenAssistant/oasst\w+|argilla/\S+|Anthropic/hh-rlhf)$"
+)
+"""Data sets that lie on the hub as plain files."""
+
+
+def _of_rows(script: Script) -> Iterator[Said]:
+    """`load_dataset("openai/gsm8k", trust_remote_code=True)`: of plain files, which have no script to run."""
+    for call in script.calls_of("load_dataset"):
+        trusts, named = call.arguments.get("trust_remote_code"), call.arguments.get("0") or call.arguments.get("path")
+        name = named.value if named is not None else None
+        if trusts is None or trusts.value is not True or not isinstance(name, str):
+            continue
+        if name in _OF_FILES or _WITHOUT_SCRIPT.match(name):
+            yield Finding(
+                f"`trust_remote_code=True` lets `{name}` run code of its own one day, and needs none: it is read"
+                f" from plain"
+                " files.",
+                place=trusts.place if trusts.place.line else call.place,
+                evidence=Evidence(Level.TEXT, {"data set": name, "script": None}),
+                stake=Stake(AtStake.LOST, source="whoever can push there has the rights of who trains"),
+                remedy=Remedy(Risk.SAFE, "Take it out."),
+                also=(call.place,),
+            )
+            return
 
 
 def _of_the_hub(job: Job, project: Project) -> Iterator[Said]:
@@ -89,7 +125,7 @@ RULE = Rule(
     name="foreign-code",
     summary="Code that comes with weights is run, and it is not one that somebody has read.",
     group=Group.OPERATION,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="With `trust_remote_code`, transformers imports the Python files of a checkpoint's repository.",
@@ -99,8 +135,11 @@ RULE = Rule(
         " without its"
         " attention backends.",
         detected="E1: the key is given and true, the model is named on the hub, and its revision is no commit. E0: what"
-        " `torch.load(..., weights_only=False)` reads goes whole to `load_state_dict`, from a file that the script does not"
-        " write itself.",
+        " `torch.load(..., weights_only=False)` reads goes whole to `load_state_dict`, from a file that the script"
+        " does not"
+        " write itself; or it, `numpy.load(..., allow_pickle=True)` or `pickle.load` reads a file that a call or a"
+        " launcher of"
+        " the project downloads, also by the default of a torch before 2.6.",
         proven="Take it out: the model loads, or the message names what is missing.",
         deliberate=("The architecture is not in transformers yet.", "The hub's repository is your own."),
         sources=("transformers' documentation on custom models",),

@@ -7,6 +7,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.copies_claimed import copies_claimed
 from dynotune.audit.shapes.spread_beside import SPREAD, spread_beside
 
 _FIRST = ("cuda", "cuda:0", 0)
@@ -19,10 +20,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     processes = number(job, "num_processes")
     yield from _on_one_gpu(job, processes)
     yield from spread_beside(job, project)
+    yield from copies_claimed(job, project)
     if job.get("device_map") not in SPREAD or not job.is_given("device_map") or processes is None or processes < 2:
         return
     yield Finding(
-        f"`{job.called('device_map')}: {job.get('device_map')}` spreads one model over all GPUs that a process sees, and the"
+        f"`{job.called('device_map')}: {job.get('device_map')}` spreads one model over all GPUs that a process"
+        f" sees, and the"
         f" launcher starts {processes:g} processes: they are refused, or fill each other's memory.",
         place=job.place("device_map"),
         evidence=Evidence(Level.RESOLVED, {"device_map": job.get("device_map"), "processes": processes}),
@@ -45,7 +48,8 @@ def _on_one_gpu(job: Job, processes: float | None) -> Iterator[Said]:
     if one == "cuda" and job.trainer is Trainer.TORCH:
         return  # the current device, which such a loop has set
     yield Finding(
-        f"`{job.called('device_map')}: {held}` loads the model onto the first GPU in each of the {processes:g} processes.",
+        f"`{job.called('device_map')}: {held}` loads the model onto the first GPU in each of the {processes:g}"
+        f" processes.",
         place=job.place("device_map"),
         evidence=Evidence(Level.RESOLVED, {"device_map": str(held), "processes": processes}),
         stake=Stake(AtStake.STOPS),
@@ -70,7 +74,8 @@ RULE = Rule(
         " With data"
         " parallel processes each is to have the whole model on its own GPU.",
         why="transformers refuses to train such a model in a distributed run; loops of one's own run out of memory.",
-        detected="E1: `device_map` and the launcher's number of processes; also of a model beside the trained one, which a"
+        detected="E1: `device_map` and the launcher's number of processes; also of a model beside the trained one,"
+        " which a"
         " program of such a job loads.",
         proven="The run's first seconds.",
         deliberate=("Each process sees its own GPUs only, by `CUDA_VISIBLE_DEVICES`.",),

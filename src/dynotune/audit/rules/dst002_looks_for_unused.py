@@ -12,6 +12,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known, reader
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.every_weight_is_used import every_weight_is_used
+from dynotune.audit.shapes.one_head_a_step import one_head_a_step
 from dynotune.audit.shapes.unused_by_lightning import unused_by_lightning
 
 _HUB = re.compile(r"""['"]([A-Za-z][\w-]+/[\w.-]*\d[\w.-]*[bBmM]\b[\w.-]*)['"]""")
@@ -25,6 +26,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _asked_by(job, project)
     for script in project.scripts:
         yield from unused_by_lightning(script, project)
+        yield from one_head_a_step(script, project)
 
 
 def _asked_by(job: Job, project: Project) -> Iterator[Said]:
@@ -142,7 +144,8 @@ RULE = Rule(
         what="DDP can search the autograd graph for parameters that get no gradient, so that ranks do not wait for them.",
         why="The search takes time on the host at every step, and gradients are sent later.",
         detected="E1: the key, given, for a model that is dense by its name, or by classes of the program's own that use"
-        " every layer they make whenever they are called, for T5, BART and the like, and for torchvision's image models; the"
+        " every layer they make whenever they are called, for T5, BART and the like, and for torchvision's image"
+        " models; the"
         " strategy of a Lightning trainer; unless the job is known to have one process.",
         proven="Without it DDP warns or stops where parameters are unused.",
         deliberate=("A mixture of experts, or a model with heads that a step does not use.",),

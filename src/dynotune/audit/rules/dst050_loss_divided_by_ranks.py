@@ -10,6 +10,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.divided_by_ranks import divided_by_ranks
+from dynotune.audit.shapes.divided_by_ranks_elsewhere import divided_by_ranks_elsewhere
 
 _CALLED = r"world(?:_size)?|num_processes|get_world_size\(\)|n_?gpus?|num_gpus"
 _RANKS = rf"[\w.]*({_CALLED})\b(\(\))?"
@@ -43,6 +44,12 @@ def _is_something_else(name: str, source: str) -> bool:
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    found = list(_here(script))
+    yield from found or divided_by_ranks_elsewhere(script, project)
+
+
+def _here(script: Script) -> Iterator[Said]:
+    """In the file that wraps its model."""
     if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
         return
     lines = script.source.split("\n")
@@ -156,7 +163,9 @@ RULE = Rule(
         why="AdamW hides it, but for clipping and weight decay; SGD takes steps that are too short. With more GPUs"
         " it gets worse.",
         detected="E0: in a loop of a file that wraps its model, what `backward` is called on is divided by the"
-        " number of ranks, also behind names and in functions that a loop calls,"
+        " number of ranks, also behind names and in functions that a loop calls, of other files too, or in the"
+        " `compute_loss`"
+        " of a `Trainer`; or by a count that was added up over all ranks, without their number as a factor;"
         " and no gradient is reduced by hand.",
         proven="The gradient's norm on one and on two ranks, over the same rows.",
         deliberate=(

@@ -101,6 +101,8 @@ def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     yield key.value, value, value
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
+            yield from (("batch_size", one, one) for one in node.args[1:2])
 
 
 def _accumulation(script: Script, name: str, value: ast.expr, at: ast.AST, values: Values) -> Iterator[Said]:
@@ -277,12 +279,15 @@ RULE = Rule(
     page=Page(
         what="A step holds micro-batch x accumulation x processes rows. An accumulation that is worked out from a total"
         " batch has to be divided by the number of processes once, and by the number that is started.",
-        why="A run on eight GPUs takes steps of eight times the rows, an eighth as many, at the learning rate of the small"
+        why="A run on eight GPUs takes steps of eight times the rows, an eighth as many, at the learning rate of"
+        " the small"
         " batch; its log still prints the batch that was meant. Accelerate's `--num_processes` counts those of all"
         " machines.",
-        detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
+        detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text"
+        " or by a"
         " command of the project; the power of the number of processes in the product is followed through names. E1: the"
-        " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
+        " variable that a shell script works its accumulation out with, against the launcher's flags, and against a"
+        " script"
         " that divides the flag once more, or divides"
         " fewer micro-batches than there are processes; a shell script that divides a total by a micro-batch alone, and"
         " starts several processes;"

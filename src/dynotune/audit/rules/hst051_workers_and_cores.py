@@ -10,11 +10,13 @@ from dynotune.audit.facts.cards import CARD
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.loaded_data import argument, makers
+from dynotune.audit.facts.of_its_class import of_its_class
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.facts.steps import text_at
-from dynotune.audit.facts.together import imported
+from dynotune.audit.facts.together import connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.slurm import directives
@@ -135,6 +137,8 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
     """Many workers for tensors that need nothing done: a `TensorDataset`, or a class whose rows are made already."""
     for call in script.calls_of("DataLoader"):
         workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
+        if workers is not None and not workers.is_known:
+            workers = of_its_class(script, call, "num_workers", connected(script, project)) or workers
         if workers is None or not isinstance(workers.value, int) or workers.value < (MANY_TO_PAD if collate else MANY):
             continue
         if collate is not None and not _pads_in_a_lambda(script, call) and not _only_pads(script, project):
@@ -145,9 +149,7 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         near = (script, *imported(script, project))
         last = made.rpartition(".")[2] or _followed(script, call, near)
         if last == "TensorDataset" or _hands_over(last, near) or _gives_tensors(last, near):
-            yield _useless(
-                workers.value, last, workers.place if workers.place.file == script.file else call.place, "num_workers=0"
-            )
+            yield _useless(workers.value, last, _told(workers, script, call), "num_workers=0", (call.place,))
 
 
 def _followed(script: Script, call: Call, near: Sequence[Script]) -> str:
@@ -164,7 +166,12 @@ _OTHERS = frozenset({"ConcatDataset", "load_dataset", "load_from_disk"})
 """What may bring rows that lie elsewhere."""
 
 
-def _useless(workers: int, data: str, place: Place, instead: str) -> Finding:
+def _told(workers: Setting, script: Script, call: Call) -> Place:
+    """Where the number stands: in the file of the loader, or where the class that has it is made."""
+    return workers.place if workers.place.file == script.file or not workers.name else call.place
+
+
+def _useless(workers: int, data: str, place: Place, instead: str, also: tuple[Place, ...] = ()) -> Finding:
     return Finding(
         f"{workers} loader workers for rows that lie in memory as they are needed: they do nothing but copy"
         " each batch through shared memory, and start anew each epoch.",
@@ -172,6 +179,7 @@ def _useless(workers: int, data: str, place: Place, instead: str) -> Finding:
         evidence=Evidence(Level.TEXT, {"workers": workers, "data": data}),
         stake=Stake(AtStake.TIME, 0.0, None),
         remedy=Remedy(Risk.SAFE, f"Set `{instead}`.", measure="dynotune profile -- python train.py"),
+        also=tuple(one for one in also if one != place),
     )
 
 
@@ -211,7 +219,8 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Finding]:
                  if isinstance(node, ast.keyword) and node.arg == "train_dataset"]  # fmt: skip
         made = {call.result: call.name.rpartition(".")[2] for call in script.calls if call.result}
         names = {made.get(one, one.partition("(")[0]).rpartition(".")[2] for one in given}
-        if len(names) == 1 and _hands_over(name := names.pop(), near) and _only_pads(script, project):
+        plain = not any("collat" in one.source for one in near)  # the trainer's own, which only stacks
+        if len(names) == 1 and _hands_over(name := names.pop(), near) and (plain or _only_pads(script, project)):
             instead = f"{job.called('dataloader_num_workers')}: 0"
             yield _useless(int(workers), name, job.place("dataloader_num_workers"), instead)
             return
@@ -227,8 +236,8 @@ _RESHAPED = re.compile(
 """What `__getitem__` may call of a slice."""
 
 _HELD = re.compile(
-    r"\bself\.\w+ = [^\n]*\b(?:np\.(?:fromfile|array|concatenate|asarray|load)"
-    r"|torch\.(?:load|cat|stack|tensor|from_numpy))\("
+    r"\bself\.\w+(?:, self\.\w+)*\)? = [^\n]*\b(?:np\.(?:fromfile|array|concatenate|asarray|load|frombuffer)"
+    r"|torch\.(?:load|cat|stack|tensor|from_numpy|frombuffer))\("
 )
 """A class reads its rows, all of them, when an object is made."""
 
@@ -329,7 +338,8 @@ RULE = Rule(
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
         detected=f"E0: a launcher that names WSL's folders, or a document that names WSL with the"
         f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
-        " whose `__getitem__` does no more than make tensors, or slices of what the object read when it was made, without a"
+        " whose `__getitem__` does no more than make tensors, or slices of what the object read when it was made,"
+        " without a"
         " collator;"
         f" {MANY_TO_PAD} or more where a collator of the program's own pads them."
         " E2, with `--env`: cores of this machine and whether it"

@@ -10,11 +10,21 @@ from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.made_on_the_device import made_on_the_device
+from dynotune.audit.shapes.unpinned_by_configuration import unpinned_by_configuration
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _of_a_job(job, project)
+    for script in project.scripts:
+        yield from unpinned_by_configuration(script, project)
+        yield from made_on_the_device(script, project)
+
+
+def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
     if job.get("dataloader_pin_memory") is not False or not on_gpu(job) or job.trainer is Trainer.DYNOTUNE:
         return
     wsl = project.environment is not None and project.environment.wsl
@@ -34,8 +44,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             (job.set("dataloader_pin_memory", True),) if job.trainer is not Trainer.TORCH else (),
             measure="dynotune profile -- python train.py",
         ),
-        also=(copies,) if copies is not None else (),
+        also=(*((copies,) if copies is not None else ()), *_through(job)),
     )
+
+
+def _through(job: Job) -> tuple[Place, ...]:
+    """Where a switch comes from that a launcher or a file of variables sets."""
+    setting = job.setting("dataloader_pin_memory")
+    return tuple(one for one in setting.via if one.line) if setting is not None else ()
 
 
 def _asynchronous(job: Job, project: Project) -> Place | None:
@@ -57,14 +73,17 @@ RULE = Rule(
     name="copies-that-wait",
     summary="Batches are copied to the GPU from memory that is not pinned.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="The GPU copies by itself from pinned memory alone. From other memory the driver copies twice, and waits;"
         " `non_blocking=True` changes nothing there.",
         why="The loader's work does not overlap with the step. With batches of ids it is little, and it is free.",
         detected="E1: `dataloader_pin_memory` is given as false; or a loader without `pin_memory` feeds copies with"
-        " `non_blocking=True`. Not said under WSL, where pinned memory is short.",
+        " `non_blocking=True`; or one of Lightning's gets the key from a configuration. E0: a generator of batches"
+        " that makes"
+        " tensors from lists on the device, with nothing prepared ahead. Not said under WSL, where pinned memory is"
+        " short.",
         proven="`dynotune profile -- python train.py` names copies from pageable memory (MSR090).",
         deliberate=("Host memory that may be locked is short.",),
         sources=("PyTorch's tutorial on `pin_memory` and `non_blocking`",),

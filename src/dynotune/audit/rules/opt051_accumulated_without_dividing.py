@@ -1,4 +1,4 @@
-"""OPT051: gradients of several micro-batches are added where their mean was meant."""
+"""OPT051: gradients of several micro-batches are added where their mean was meant, or their mean is divided once more."""
 
 import ast
 import re
@@ -10,6 +10,8 @@ from dynotune.audit.facts.steps import Loop, accumulation, loops, place_of, text
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.divided_twice import divided_twice
+from dynotune.audit.shapes.mean_that_nobody_divides import mean_that_nobody_divides
 
 _ELSEWHERE = re.compile(r"accelerat|deepspeed|LightningModule|reduction\s*=\s*[\"']sum|num_items")
 _GRADIENTS = re.compile(r"\.grad(\.data)?\s*(/=|\*=|\.div_\(|\.mul_\()|foreach_(div|mul)_?\(")
@@ -17,6 +19,13 @@ _NAMED = frozenset({"compute_loss", "loss_fn", "train_step", "get_loss"})
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from divided_twice(script, project)
+    yield from mean_that_nobody_divides(script, project)
+    yield from _never(script)
+
+
+def _never(script: Script) -> Iterator[Said]:
+    """Neither the loss nor the gradients are divided."""
     clipped = "clip_grad" in script.source
     if not clipped and not re.search(r"optim\.SGD\(", script.source):
         return  # Adam's update does not depend on the gradient's scale
@@ -125,7 +134,7 @@ for step, batch in enumerate(train_loader):
 RULE = Rule(
     code="OPT051",
     name="accumulated-without-dividing",
-    summary="Gradient accumulation adds the micro-batches' gradients instead of averaging them.",
+    summary="Gradient accumulation adds the micro-batches' gradients instead of averaging them, or divides them twice.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -135,8 +144,13 @@ RULE = Rule(
         why="Clipping at a norm of 1 then cuts nearly every step, and with SGD the learning rate is N times what"
         " was set."
         " AdamW without clipping does not mind, and is not reported.",
-        detected="E0: an optimizer's step under `% accumulation` or after a loop over `range(accumulation)`, a backward pass"
-        " at every micro-batch, a clipped gradient or SGD, and no division or factor on the way of the loss.",
+        detected="E0: an optimizer's step under `% accumulation` or after a loop over `range(accumulation)`, a"
+        " backward pass"
+        " at every micro-batch, a clipped gradient or SGD, and no division or factor on the way of the loss; or two"
+        " divisions on it, also in"
+        " helpers of other files, or one in the `training_step` of Lightning or the `compute_loss` of a `Trainer`"
+        " that divides as well. E1: a `compute_loss` that"
+        " returns a mean and does not look at `num_items_in_batch`, for a model that `Trainer` trusts to do so.",
         proven="Train one step with N micro-batches and one with a batch of all rows: the norms must agree.",
         deliberate=("The loss is a sum already, divided elsewhere.", "The learning rate was tuned this way."),
         sources=("Dynotune's parity experiment: a mean of micro-batches' means is off by 5.5 % in the gradient",),

@@ -17,6 +17,7 @@ from dynotune.audit.shapes.counted_in_epochs import counted_in_epochs
 from dynotune.audit.shapes.counted_in_micro_batches import counted, counted_in_micro_batches
 from dynotune.audit.shapes.counted_without_epochs import counted_without_epochs
 from dynotune.audit.shapes.shared_out_twice import shared_out_twice
+from dynotune.audit.shapes.steps_of_one_process import steps_of_one_process
 
 _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealing\w+|SequentialLR|ReduceLROnPlateau")
 
@@ -30,6 +31,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _never(script, project)
     yield from _for_every_process(script, project)
     yield from shared_out_twice(script, project)
+    yield from steps_of_one_process(script, project)
 
 
 def _never(script: Script, project: Project) -> Iterator[Said]:
@@ -132,7 +134,7 @@ def _in(script: Script, room: ast.FunctionDef | ast.Module) -> Iterator[Said]:
             targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else [node.targets[0]]
             prepared |= {last_part(target): node.lineno for target in targets}
     for node in assigned:
-        made = node.value
+        made = _wrapped(node.value)
         name = last_part(node.targets[0])
         if not isinstance(made, ast.Call) or not re.search(
             r"get_\w*sched\w*$|LambdaLR$|OneCycleLR$", ast.unparse(made.func)
@@ -163,6 +165,12 @@ def _in(script: Script, room: ast.FunctionDef | ast.Module) -> Iterator[Said]:
             also=(Place(script.file, counted), Place(script.file, prepared[name])),
         )
         return
+
+
+def _wrapped(value: ast.expr) -> ast.expr:
+    """The schedule in `prepare(get_scheduler(...))`."""
+    alone = isinstance(value, ast.Call) and len(value.args) == 1 and ast.unparse(value.func).endswith(".prepare")
+    return value.args[0] if alone and isinstance(value, ast.Call) else value
 
 
 def _followed(text: str, assigned: list[ast.Assign], before: int) -> str:
@@ -204,18 +212,25 @@ RULE = Rule(
     subject=Subject.SCRIPT,
     check=check,
     page=Page(
-        what="A schedule counts calls of its `step()`. With accumulation those must be updates, not micro-batches. One that"
+        what="A schedule counts calls of its `step()`. With accumulation those must be updates, not micro-batches."
+        " One that"
         " Accelerate has prepared takes as many at each update as there are processes, since it is meant to be counted"
         " before the loader was split among them.",
         why="With 8 micro-batches a step, or 8 processes, a cosine reaches zero after an eighth of the run, or rises.",
         detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or the other way"
         " round, where its number of steps is `len` of a loader with nothing that divides it, also under"
         " Accelerate's `accumulate`; or a number of epochs that is advanced at every batch, and the other way round, also"
-        " by Lightning's default interval; or the batches of one epoch in a run of several, or rows instead of batches; or a"
+        " by Lightning's default interval; or the batches of one epoch in a run of several, or rows instead of"
+        " batches; or a"
         " schedule that is made,"
         " and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
-        " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"
-        " of a loader which a sampler or `prepare` has shared out by the number of processes again.",
+        " loader that `prepare` has returned, without the number of processes; or a number of steps that divides"
+        " the length"
+        " of a loader which a sampler or `prepare` has shared out by the number of processes again; or one that"
+        " divides the"
+        " rows of the data by the batch of one process alone, in a run of several or with accumulation, also as"
+        " `max_steps`"
+        " and `warmup_steps` of a trainer.",
         proven="Print `scheduler.get_last_lr()` at the last step.",
         deliberate=("The schedule's total is the number of micro-batches.", "The schedule is constant."),
         sources=("PyTorch's documentation of `torch.optim.lr_scheduler`", "accelerate's `AcceleratedScheduler.step`"),

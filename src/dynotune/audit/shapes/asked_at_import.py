@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.group_of_processes import STARTS, function_of, is_loaded_late, room_of
 from dynotune.audit.facts.project import Project
@@ -27,10 +27,7 @@ def asked_at_import(script: Script, project: Project) -> Iterator[Said]:
         if isinstance(node, ast.FunctionDef) and (found := _guarded(node)) and len(found) == 1
     }
     starts = [call for call in script.calls if STARTS.search(call.name)]
-    for node in script.tree.body:
-        given = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if given is None:
-            continue
+    for node, given in _when_loaded(script.tree.body):
         called = [
             helpers[one.func.id]
             for one in _evaluated(given)
@@ -39,7 +36,7 @@ def asked_at_import(script: Script, project: Project) -> Iterator[Said]:
         pairs = [one for held in (given, *called) for one in _guarded(held)]
         if not pairs or any(start.place.line < node.lineno and not function_of(start) for start in starts):
             continue
-        if _is_started_before(script, project, node.lineno):
+        if _is_started_before(script, project, node.lineno) or _is_imported_behind(script, project):
             return
         asked, otherwise = pairs[0]
         yield Finding(
@@ -55,6 +52,33 @@ def asked_at_import(script: Script, project: Project) -> Iterator[Said]:
             ),
         )
         return
+
+
+def _when_loaded(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt | ast.expr, ast.expr]]:
+    """Values that are worked out when a file is loaded: of names, of fields of classes, and of parameters' defaults."""
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            yield node, node.value
+        elif isinstance(node, ast.ClassDef):
+            yield from _when_loaded(node.body)
+        elif isinstance(node, ast.FunctionDef):
+            defaults = (*node.args.defaults, *node.args.kw_defaults)
+            yield from ((one, one) for one in defaults if one is not None)
+
+
+def _is_imported_behind(script: Script, project: Project) -> bool:
+    """Another file makes the group where it is loaded, and imports this one behind that."""
+    stem = script.file.rpartition("/")[2].removesuffix(".py")
+    for one in connected(script, project):
+        starts = [call.place.line for call in one.calls if STARTS.search(call.name) and not room_of(call)]
+        lines = [
+            node.lineno
+            for node in one.tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom) and re.search(rf"\b{stem}\b", ast.unparse(node))
+        ]
+        if starts and lines and min(starts) < min(lines):
+            return True
+    return False
 
 
 def _is_started_before(script: Script, project: Project, line: int) -> bool:

@@ -46,7 +46,8 @@ def asked_on_the_way(script: Script, project: Project) -> Iterator[Said]:
     makes the group."""
     if "__main__" not in script.source and not any(launch.script == script.file for launch in project.launches):
         return
-    if not any(ask.rpartition(".")[2] in one.source for ask in ASKS for one in connected(script, project)):
+    asks = [*(one.rpartition(".")[2] for one in ASKS), _SAMPLER]
+    if not any(ask in one.source for ask in asks for one in connected(script, project)):
         return
     happens = list(itertools.islice(_happens(script, script.tree.body, project, 0), 400))
     kinds = [kind for kind, *_ in happens]
@@ -55,7 +56,8 @@ def asked_on_the_way(script: Script, project: Project) -> Iterator[Said]:
     _, of, asked = happens[kinds.index("ask")]
     _, beside, made = happens[kinds.index("start")]
     yield Finding(
-        f"`{ast.unparse(asked.func)}()` is called before `{ast.unparse(made.func)}` (`{beside.file}`, line {made.lineno})"
+        f"`{ast.unparse(asked.func)}()` {_needs(asked)}is called before `{ast.unparse(made.func)}`"
+        f" (`{beside.file}`, line {made.lineno})"
         " has made the group: it raises.",
         place=place_of(of, asked),
         evidence=Evidence(Level.TEXT, {"asked": f"{of.file}:{asked.lineno}", "made": f"{beside.file}:{made.lineno}"}),
@@ -63,6 +65,20 @@ def asked_on_the_way(script: Script, project: Project) -> Iterator[Said]:
         remedy=Remedy(Risk.SAFE, "Make the group first."),
         also=(place_of(beside, made),),
     )
+
+
+def _needs(asked: ast.Call) -> str:
+    return "asks for the number of ranks and " if ast.unparse(asked.func).endswith(_SAMPLER) else ""
+
+
+_SAMPLER = "DistributedSampler"
+_RUNNERS = frozenset({"run", "Fire", "cli", "entrypoint"})
+"""Of libraries of command lines, which call what they are given: `typer.run(main)`, `fire.Fire(main)`."""
+
+
+def _asks(call: ast.Call) -> bool:
+    """A sampler that is not told how many ranks there are, and which it is for."""
+    return len(call.args) < 3 and not {"num_replicas", "rank", None} & {one.arg for one in call.keywords}
 
 
 _GUARDS = re.compile(r"is_initialized|is_available|environ|distributed|ddp|world", re.IGNORECASE)
@@ -92,12 +108,13 @@ def _happens(
             continue
         name = next((call.name for call in script.calls if _is_at(call, node)), "")
         last = name.rpartition(".")[2]
-        if name in ASKS:
+        if name in ASKS or (last == _SAMPLER and _asks(node)):
             yield "ask", script, node
         elif STARTS.search(name):
             yield "start", script, node
         else:
-            defined = _definition(last, script, project) if depth < 4 else None
+            handed = node.args[0].id if last in _RUNNERS and node.args and isinstance(node.args[0], ast.Name) else last
+            defined = _definition(handed, script, project) if depth < 4 else None
             if defined is not None:
                 yield from _happens(defined[0], defined[1].body, project, depth + 1)
             elif _PERHAPS.search(last):

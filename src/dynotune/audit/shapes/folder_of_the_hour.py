@@ -152,9 +152,14 @@ def _given(name: str, source: str, depth: int = 0) -> tuple[str, int] | None:
 def _of_a_launch(launch: Launch, project: Project) -> Iterator[Said]:
     """The command's own folder, and the same command resumes."""
     asked = launch.flags.get("resume_from_checkpoint") or launch.flags.get("auto_resume_from_checkpoints")
+    by_file = any(
+        config.values.get("auto_resume_from_checkpoints") is True and "auto_resume_from_checkpoints" not in launch.flags
+        for config in project.configs
+        if config.file in launch.configs
+    )
     script = next((one for one in project.scripts if one.file == launch.script), None)
     looks = script is not None and re.search(r"get_last_checkpoint\(\s*[\w.]*output_dir", script.source)
-    if not looks and (asked is None or asked.value not in (True, "auto", "latest", "last")):
+    if not looks and not by_file and (asked is None or asked.value not in (True, "auto", "latest", "last")):
         return
     lines = project.texts.get(launch.file, "").split("\n")
     for number in range(launch.place.line, (launch.place.end_line or launch.place.line) + 1):
@@ -211,7 +216,8 @@ def _finding(place: Place, also: tuple[Place, ...], text: str) -> Finding:
         stake=Stake(AtStake.LOST),
         remedy=Remedy(
             Risk.OPERATIONAL,
-            "Name the folder after the run, not after the hour (`hydra.run.dir: outputs/${run_name}`), or give it when the"
+            "Name the folder after the run, not after the hour (`hydra.run.dir: outputs/${run_name}`), or give it"
+            " when the"
             " run is started again.",
             measure="Kill it after a save and start it again: the step goes on.",
         ),

@@ -4,6 +4,8 @@ notebooks, and in YAML files of services and jobs (Compose, Kubernetes, SkyPilot
 import json
 import re
 import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\s*(\w*)")
 _SHELLS = frozenset({"", "bash", "sh", "shell", "zsh", "console", "text"})
@@ -112,18 +114,26 @@ def commands_of_notebook(source: str, mark: str) -> str:
 _SETS = re.compile(r"""^\s*(?:-\s*)?["']?([A-Z][A-Z0-9_]*)["']?\s*[:=]\s*["']?([\w.:/,-]+)["']?\s*(?:#.*)?$""")
 
 
-def _variables_of_service(lines: list[str], number: int, indent: int) -> str:
-    """What the `environment` beside a service's command sets, as it stands in front of one."""
+def _variables_of_service(lines: list[str], number: int, indent: int, files: Mapping[str, str]) -> str:
+    """What the `environment` and the `env_file` beside a service's command set, as it stands in front of one."""
     first, last = number, number
     while first > 0 and (not lines[first - 1].strip() or _indent(lines[first - 1]) >= indent):
         first -= 1
     while last + 1 < len(lines) and (not lines[last + 1].strip() or _indent(lines[last + 1]) >= indent):
         last += 1
+    told = ""
+    for at in range(first, last + 1):
+        named = re.fullmatch(
+            rf"\s{{{indent}}}env_file:\s*\[?\s*(?:-\s*)?[\"']?(?:\./)?([\w./-]+)[\"']?\s*\]?", lines[at]
+        )
+        if named is not None:
+            pairs = [_SETS.match(line) for line in files.get(named[1], "").split("\n")]
+            told += "".join(f"{one[1]}={one[2]} " for one in pairs if one is not None)
     for at in range(first, last + 1):
         if re.fullmatch(rf"\s{{{indent}}}environment:\s*", lines[at]):
             found = [_SETS.match(lines[one]) for one in _block(lines, at + 1, indent)]
-            return " ".join(f"{one[1]}={one[2]}" for one in found if one is not None)
-    return ""
+            return told + " ".join(f"{one[1]}={one[2]}" for one in found if one is not None)
+    return told.strip()
 
 
 def _indent(line: str) -> int:
@@ -140,9 +150,10 @@ def is_of_services(name: str, text: str) -> bool:
     return bool(name.lower().endswith((".yml", ".yaml")) and _OF_SERVICES.search(text))
 
 
-def commands_of_services(text: str) -> str:
-    """The text with everything but what its services run left empty, line by line. Of a list each entry stays in its line;
-    `command` or `args` behind a list of `entrypoint` or `command` is its arguments."""
+def commands_of_services(text: str, files: Mapping[str, str] = MappingProxyType({})) -> str:
+    """files: of variables (`env_file`), by their names in the folder. The text with everything but what its services
+    run left empty, line by line. Of a list each entry stays in its line; `command` or `args` behind a list of
+    `entrypoint` or `command` is its arguments."""
     lines = text.split("\n")
     kept = ["" for _ in lines]
     entry, entry_key, entry_indent = "", "", 0
@@ -170,7 +181,7 @@ def commands_of_services(text: str) -> str:
             entry, entry_key, entry_indent = (command if words is not None else ""), key, indent
         else:
             before = entry if (entry_key, key) in (("entrypoint", "command"), ("command", "args")) else ""
-        variables = _variables_of_service(lines, number, indent) if key in ("command", "entrypoint") else ""
+        variables = _variables_of_service(lines, number, indent, files) if key in ("command", "entrypoint") else ""
         for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
             at = number + line_of_it
             part = f"{variables} {part}" if variables and part and not line_of_it else part

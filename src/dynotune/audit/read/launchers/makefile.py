@@ -13,8 +13,14 @@ def recipes(text: str) -> tuple[str, dict[int, int]]:
     """Shell text, and the line of the Makefile for each of its rows (from 0)."""
     rows: list[str] = []
     lines: dict[int, int] = {}
-    going_on = False
+    going_on = in_value = False
     for number, line in enumerate(lines_of(text), 1):
+        if in_value:
+            # A value of several lines stands on its first one: a shell's quotes would keep the ends of lines.
+            value = _VARIABLE.sub(r"${\1}", line.strip()).replace('"', '\\"')
+            in_value = value.endswith("\\")
+            rows[-1] = f'{rows[-1][:-1].rstrip()} {value.rstrip(chr(92)).rstrip()}"'
+            continue
         if line.startswith("\t") or (going_on and rows):
             row = _VARIABLE.sub(r"${\1}", line.replace("$$", "\x00")).replace("\x00", "$")
             row = row.strip().lstrip("@-+") if not going_on else row.strip()
@@ -23,14 +29,13 @@ def recipes(text: str) -> tuple[str, dict[int, int]]:
             quoted = value.rstrip("\\").replace('"', '\\"')
             shown = "export " if line.lstrip().startswith("export ") and operator != "+=" else ""
             row = f'{shown}{name}{"+=" if operator == "+=" else "="}"{quoted}"'
-            if value.endswith("\\"):
-                row = row[:-1] + " \\"
+            in_value = value.endswith("\\")
         else:
             going_on = False
             continue
         lines[len(rows)] = number
         rows.append(row)
-        going_on = line.endswith("\\")
+        going_on = line.endswith("\\") and not in_value
     return "\n".join(rows) + "\n", lines
 
 

@@ -53,6 +53,9 @@ class Command:
 class _State:
     values: dict[str, list[Word]] = field(default_factory=dict)
     exported: dict[str, Word] = field(default_factory=dict)
+    exports_all: bool = False
+    """Behind `set -a`: what is assigned is exported."""
+
     functions: "dict[str, tuple[Shell, tree_sitter.Node]]" = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     perhaps: dict[str, list[Word]] = field(default_factory=dict)
@@ -244,7 +247,7 @@ class Shell:
             words = [Word(f"${{{key}}}", self._place(node))]
         if len(words) <= MAX_WORDS:
             self.state.values[key] = words
-        if key in self.state.exported:
+        if key in self.state.exported or self.state.exports_all:
             self._export(key, node)
 
     def _perhaps(self, key: str, words: list[Word]) -> None:
@@ -273,6 +276,9 @@ class Shell:
         first = words[0].text
         if first in self.state.functions and self.state.calls < _CALLS:
             yield from self._called(first, words[1:], depth)
+            return
+        if first == "set" and len(words) > 1 and (words[1].text[1:] == "a" or words[-1].text == "allexport"):
+            self.state.exports_all = words[1].text[0] == "-"
             return
         if first == "cd" and len(words) > 1:
             self.state.folder = words[1].text

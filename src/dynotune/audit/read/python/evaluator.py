@@ -14,7 +14,7 @@ from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.class_names import ATTRIBUTES, names_of
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Branch, Module, Scope
 from dynotune.audit.read.python.modules import Modules
-from dynotune.audit.read.python.objects import Objects
+from dynotune.audit.read.python.objects import OF_LAUNCHERS, Objects
 from dynotune.audit.read.python.operators import NoValueError, binary, compare, converted, unary
 from dynotune.audit.read.python.rounds import EXTRA, IN_ALL, Round, Rounds
 from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, plain, unknown
@@ -157,7 +157,7 @@ class Evaluator:
             first_line, last_line = frame.span
             if not any(first_line <= one.at[0] <= last_line for one in scope.bindings.get(node.id, ())):
                 return self.name(node, scope, frame.outer)
-        if node.id in frame and isinstance(scope.node, FUNCTIONS) and node.id not in scope.bindings:
+        if node.id in frame and isinstance(scope.node, (*FUNCTIONS, ast.Lambda)) and node.id not in scope.bindings:
             return frame[node.id]
         at = (node.lineno, node.col_offset)
         inner: Scope | None = scope
@@ -537,6 +537,9 @@ class Evaluator:
             return named or unknown(declared.COMMAND_LINE)
         if of == "os.environ":
             key = self.value(node.slice, scope, frame)
+            told = self.others.environment.get(key.value) if isinstance(key.value, str) else None
+            if told is not None and key.value not in OF_LAUNCHERS:
+                return told
             return unknown(f"it comes from the environment variable `{key.value}`")
         owner = self.value(node.value, scope, frame)
         if not owner.is_known:

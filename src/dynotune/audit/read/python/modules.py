@@ -22,6 +22,9 @@ class Modules(dict[str, Module]):
         self.started_variously: frozenset[str] = frozenset()
         """Scripts that several commands start, each with flags of its own."""
 
+        self.environment: Mapping[str, Value] = {}
+        """Variables that every command which starts a script of the project sets, and to the same text."""
+
         self.takes: Callable[[str, str], bool | None] = lambda name, key: None
         """Whether a library's configuration class, by its qualified name, takes a key. None: no class that is known."""
 
@@ -50,6 +53,7 @@ class Modules(dict[str, Module]):
         other = Modules()
         other.update(self)
         other.takes = self.takes
+        other.environment = self.environment
         other.started_with = {**self.started_with, file: with_}
         other.started_variously = self.started_variously - {file}
         return other

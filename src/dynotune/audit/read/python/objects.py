@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dynotune.audit.read.python.evaluator import Evaluator, Frame
 
 _RUNS = "it is computed when the script runs"
-_OF_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
+OF_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
 _SAME = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve", "unload"}
 )
@@ -444,9 +444,12 @@ class Objects:
     def _environment(self, given: dict[str, Value], node: ast.Call) -> Value:
         name = given["0"].value if "0" in given else None
         default = given.get("1") or given.get("default")
-        if name in _OF_LAUNCHERS:
+        if name in OF_LAUNCHERS:
             others = (default.value,) if default is not None and default.is_known else ()
             return unknown(f"the launcher sets `{name}`", others=others)
+        told = self.of.others.environment.get(name) if isinstance(name, str) else None
+        if told is not None:
+            return told
         if default is None:
             return unknown(f"it comes from the environment variable `{name}`")
         return default.through(self.of.module.place(node, f"${name}"))
@@ -532,6 +535,8 @@ class Objects:
                 return declared.class_of(self.of, self.of.module.scopes[binding.node], given, node)
             if binding.kind == "function" and binding.node is not None:
                 return self.returned(self.of.module.scopes[binding.node], given)
+            if isinstance(binding.value, ast.Lambda) and not binding.path:
+                return self._of_lambda(binding.value, given, scope)
         if func.id == "dict" and not node.args:
             return Value(dict(given))
         if func.id in _COLLECTIONS and not node.args and not node.keywords:
@@ -552,6 +557,14 @@ class Objects:
         if func.id == "open":
             return Value(Made("open", given, self.of.module.place(node)))
         return unknown(f"it is what `{func.id}(...)` gives when the script runs")
+
+    def _of_lambda(self, function: ast.Lambda, given: dict[str, Value], scope: Scope) -> Value:
+        """`flag = lambda name: os.environ.get(name) == "1"`, called."""
+        names = [one.arg for one in function.args.args]
+        frame = {names[int(key)] if key.isdigit() and int(key) < len(names) else key: one for key, one in given.items()}
+        if set(frame) != set(names):
+            return unknown(_RUNS)
+        return self.of.value(function.body, self.of.module.scopes.get(function, scope), frame)
 
     def _collected(self, name: str, given: dict[str, Value]) -> Value:
         """`set(names)`, `vars(args)`, `dict(cfg, lr=1e-4)`, ..."""
