@@ -67,7 +67,10 @@ def _launch(command: Command, file: str, root: Path, made: Set[str]) -> Iterator
         flags,
         " ".join(started.launchers),
         started.launcher_flags,
-        {name: Setting(name, plain(word.text), word.place) for name, word in started.variables.items()},
+        {
+            name: Setting(name, plain(word.text), word.place, given_value=word.text)
+            for name, word in started.variables.items()
+        },
         perhaps=_perhaps(command, rest[:ends], flags),
     )
 

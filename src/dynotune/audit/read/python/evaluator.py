@@ -537,6 +537,9 @@ class Evaluator:
             return named or unknown(declared.COMMAND_LINE)
         if of == "os.environ":
             key = self.value(node.slice, scope, frame)
+            named = declared.started(self).get(f"${key.value}")
+            if named is not None and named.is_known:
+                return named.through(self.module.place(node, f"${key.value}"))
             return unknown(f"it comes from the environment variable `{key.value}`")
         owner = self.value(node.value, scope, frame)
         if not owner.is_known:
