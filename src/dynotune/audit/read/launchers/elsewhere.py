@@ -105,6 +105,7 @@ def _copied(lines: list[str]) -> dict[str, str]:
         into = posixpath.normpath(posixpath.join(here, there))
         for source in sources:
             name = posixpath.normpath(source).removeprefix("/")
+            name = posixpath.dirname(name) or "." if "*" in name else name
             is_file = "." in posixpath.basename(name) and name != "."
             renamed = is_file and len(sources) == 1 and not there.endswith("/") and "." in posixpath.basename(into)
             place = posixpath.join(into, posixpath.basename(name)) if is_file and not renamed else into
@@ -118,11 +119,9 @@ def _of_the_project(command: str, copied: dict[str, str]) -> str:
         if there == "/" or there not in command:
             continue
         source = copied[there]
-        command = re.sub(
-            rf"(?<![\w./-]){re.escape(there)}(?:(/)|(?=[\s'\"]|$))",
-            lambda found, source=source: f"{source}{found[1] or ''}" if source else ("" if found[1] else "."),
-            command,
-        )
+        of_folder = rf"(?<![\w./-]){re.escape(there)}/"
+        command = re.sub(of_folder, f"{source}/" if source else "", command)
+        command = re.sub(rf"(?<![\w./-]){re.escape(there)}(?=[\s'\"]|$)", source or ".", command)
     return command
 
 
