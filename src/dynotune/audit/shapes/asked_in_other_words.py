@@ -189,7 +189,7 @@ def _read_by_another_name(wish: _Wish, program: Sequence[Script], sources: str) 
             if full and isinstance(name.value, str) and _NAME.fullmatch(name.value) and not _OTHERS.search(name.value):
                 return (
                     place_of(script, node),
-                    f"the program reads `{name.value}`, which nothing sets, with `{default.value}` as its default",
+                    f"the program reads `{name.value}`, which nothing sets, with `{default.value!s}` as its default",
                     f"Call the variable `{name.value}` where it is set, or read `{wish.name}`.",
                 )
     return None
