@@ -57,7 +57,8 @@ _OLDER = re.compile(
     r"\b(?:Tesla[ -])?(?:[VP]100|T4|P40)(?![\w])|\bRTX ?20\d\d|\b2080 ?Ti|\bGTX ?1\d\d\d"
     r"|\bQuadro RTX \d000|\bTITAN (?:V|RTX)\b"
     r"|\b(?:Turing|Volta|Pascal)\b|(?<=gpu[:=])(?:nvidia[-_])?(?:tesla[-_])?(?:[vp]100|t4|p40|2080ti)\b|\bsm_?(?:6[01]|7[05])\b"
-    r"|\b(?:compute )?capability[ :]*(?:6\.[01]|7\.[05])|\bg4dn\b|\bp3\.\d+xlarge",
+    r"|\b(?:compute )?capability[ :]*(?:6\.[01]|7\.[05])|\bg4dn\b|\bp3(?:dn)?\.\d+xlarge|\bp2\.\d*xlarge"
+    r"|\bTORCH_CUDA_ARCH_LIST\W{1,3}(?:6\.[01]|7\.[05])\b|\bNC\d+s_v3\b|\bNC\d+as_T4_v3\b",
     re.IGNORECASE,
 )
 """GPUs before Ampere, as comments, documents, launchers and Slurm's `--gres` name them."""
@@ -65,7 +66,9 @@ _OLDER = re.compile(
 _SINCE = re.compile(
     r"\b(?:[AHLB]\d{2,3}[SG]?|RTX ?(?:A\d000|[345]0\d\d)|[345]090|GH200|GB\d00|MI\d{3}X?)s?\b|\bAmpere"
     r"|\bHopper|\bBlackwell|\bAda\b"
-    r"|\bsm_?(?:[89]\d|1[02]\d)\b|(?<=gpu[:=])(?:nvidia[-_])?[ahlb]\d{2,3}s?\b"
+    r"|\bsm_?(?:[89]\d|1[02]\d)\b|(?<=gpu[:=])(?:nvidia[-_])?[ahlb]\d{2,3}s?\b|\bnvidia-(?:tesla-)?[ahlb]\d{2,3}s?\b"
+    r"|\b(?:p[45]\w{0,2}|g[56]\w?)\.\d*xlarge\b|\ba[23]-\w+gpu\b|\bg2-standard|_[AH]100_v[45]\b"
+    r"|\bTORCH_CUDA_ARCH_LIST\W[^\n]*\b(?:[89]|1[02])\.\d\b"
 )
 _NOT_OURS = re.compile(
     r"\b(?:not|unlike|instead|than|before|former(?:ly)?|used to|was|were|until|old(?:er)?|if|unless|or"
@@ -87,6 +90,8 @@ def older_card(job: Job, project: Project) -> str:
         if told:
             plain = next((part for part in told if not _NOT_OURS.search(part)), "")
             found = _OLDER.search(plain)
+            if found is not None and found[0].upper().startswith("TORCH_"):
+                return f"GPU of compute capability {re.sub(r'[^0-9.]', '', found[0])}"
             return found[0] if found is not None else ""
     return ""
 

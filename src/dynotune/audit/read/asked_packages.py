@@ -12,6 +12,7 @@ from dynotune.audit.regular import leaves, start_of
 _FILES = (
     "requirements*.txt",
     "requirements/*.txt",
+    "*/requirements.txt",
     "constraints*.txt",
     "Dockerfile*",
     "*.Dockerfile",
@@ -26,7 +27,12 @@ _ONE = re.compile(r"([A-Za-z][\w.-]*)(?:\[([\w,.\- ]*)\])?(?:\s*(===?|~=|<=|>=|<
 """Name, extras, operator, version."""
 _OF_CONDA = re.compile(r"(?<![=<>!~])=(?==?\d)(?!=)")
 """conda's `transformers=4.40`, which pins as `==` does."""
-_INSTALLS = re.compile(r"\b(?:pip3?|uv pip)\s+install\b(.*)")
+_INSTALLS = re.compile(
+    r"(?:\b(?:pip3?|uv pip)|\$[({]\w*PIP3?[)}]|(?<=[\s@])\$\w*PIP3?)\s+install\b(.*)"
+    r"|\b(?:uv|poetry|pdm) add\b(.*)|\b(?:conda|mamba|micromamba) install\b(.*)"
+)
+"""By its name, or by a variable that is called so (`$(PIP) install` of a Makefile)."""
+
 _WITH_VALUE = frozenset({"-r", "-c", "-i", "-f", "-t", "--index-url", "--extra-index-url", "--find-links", "--target"})
 
 
@@ -50,6 +56,7 @@ def asked_packages(
             by = _declared if path.suffix == ".toml" else _listed if path.suffix in _LISTS else _installed
             found += by(file, text)
     for file, text in texts.items():
+        found += _of_estimators(file, text) if file.endswith((".py", ".ipynb")) and "sagemaker" in text else ()
         if "install" in text and not file.endswith((".json", ".yaml", ".yml")):
             found += _installed(file, text)
     for file, text in (documents or {}).items():
@@ -57,6 +64,16 @@ def asked_packages(
     for file, text in read.items():
         texts.setdefault(file, text)
     return found
+
+
+_ESTIMATOR = re.compile(r"\b(transformers|pytorch)_version\s*=\s*[\"'](\d+(?:\.\d+)*)[\"']")
+"""What an estimator of SageMaker chooses its image by."""
+
+
+def _of_estimators(file: str, text: str) -> Iterator[Asked]:
+    for number, line in enumerate(text.split("\n"), 1):
+        for name, version in _ESTIMATOR.findall(line):
+            yield Asked({"pytorch": "torch"}.get(name, name), "==", version, Place(file, number))
 
 
 def _listed(file: str, text: str) -> Iterator[Asked]:
@@ -94,7 +111,7 @@ def _installed(file: str, text: str) -> Iterator[Asked]:
     going = False
     for number, line in enumerate(text.split("\n"), 1):
         begun = _INSTALLS.search(line)
-        rest = begun[1] if begun else line if going else None
+        rest = next(one for one in begun.groups() if one is not None) if begun else line if going else None
         if rest is None:
             continue
         going = rest.rstrip().endswith("\\")

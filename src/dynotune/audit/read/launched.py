@@ -267,12 +267,15 @@ def _with_overrides(job: Job, launch: Launch) -> Job:
 
 
 def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = True) -> Mapping[str, Value]:
-    """What a command gives its script: values by flag, and configurations by number where a word stands alone. Without
-    `flags`: configurations alone."""
+    """What a command gives its script: values by flag, variables of the environment by `$NAME`, and configurations by number
+    where a word stands alone. Without `flags`: configurations alone."""
     found: dict[str, Value] = {}
     for flag, setting in launch.flags.items() if flags else ():
         if not isinstance(setting.value, list | dict | tuple):
             found[flag] = Value(setting.value, (setting.place,))
+    for name, setting in launch.variables.items() if flags else ():
+        text = setting.value if isinstance(setting.value, Unknown) else setting.given_value
+        found[f"${name}"] = Value(text, (setting.place,))  # a program reads texts there
     for name in launch.configs:
         if name not in configs or configs[name].kind in _LAUNCHERS_OWN:
             continue

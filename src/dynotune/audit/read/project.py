@@ -5,7 +5,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +26,7 @@ from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.recognised import takes
+from dynotune.audit.read.python.value import Value
 from dynotune.audit.read.written_files import written_by_cells, written_by_shell
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
@@ -95,6 +96,9 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     _add_written(root, found)
     by_python = _reader("launchers.of_python", "commands_of_python")
     found.launches += by_python(root, found.scripts, found.modules, found.configs)
+    found.launches += _reader("launchers.of_estimators", "commands_of_estimators")(
+        root, found.scripts, found.modules, found.configs
+    )
     asked = asked_packages(root, found.texts, found.documents)
     told, again = _told(root, found)
     found.launches += told
@@ -126,11 +130,14 @@ def _told(root: Path, found: _Found) -> tuple[list[Launch], list[Launch]]:
     is_service, of_service = (
         _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
     )
-    texts |= {
-        file: of_service(text, _variables_beside(root / file, text))
-        for file, text in found.texts.items()
-        if is_service(file, text)
-    }
+    of_built = _reader("launchers.elsewhere", "commands_of_built")
+    images = dict(texts)
+    for file, text in found.texts.items():
+        if is_service(file, text):
+            built, taken = of_built(text, images)
+            of_own = of_service(text, _variables_beside(root / file, text)).split("\n")
+            texts[file] = "\n".join(one or other for one, other in zip(of_own, built.split("\n"), strict=True))
+            texts = {name: one for name, one in texts.items() if name not in taken}
     of_notebook, mark = _reader("launchers.elsewhere", "commands_of_notebook"), _reader("python.source", "MARK")
     texts |= {file: of_notebook(found.texts[file], mark) for file in found.texts if file.endswith(".ipynb")}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
@@ -185,7 +192,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
     }
     found.modules.started_variously = frozenset(
-        name for name, (with_, *others) in by_script.items() if any(one != with_ for one in others)
+        name for name, every in by_script.items() if any(_of_flags(one) != _of_flags(every[0]) for one in every)
     )
     for name, script in found.scripts.items():
         of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
@@ -212,6 +219,11 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         if name not in covered:
             jobs += own
     return jobs
+
+
+def _of_flags(with_: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Without the variables of the environment."""
+    return {name: one for name, one in with_.items() if not name.startswith("$")}
 
 
 def _is_lightning(call: Call) -> bool:

@@ -11,16 +11,16 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-
-_LIST = frozenset({"torch", "transformers", "trl", "llamafactory", "axolotl"})
-"""A file that asks for one of these lists what the training needs."""
-
-_IMAGES = re.compile(
-    r"^\s*FROM\s+\S*(nvcr\.io|axolotl|unsloth|llamafactory|llama-factory|ngc)", re.MULTILINE | re.IGNORECASE
-)
+from dynotune.audit.shapes.kernels_imported import LISTS, guarded, is_installed, kernels_imported
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _of_job(job, project)
+    yield from kernels_imported(project)
+
+
+def _of_job(job: Job, project: Project) -> Iterator[Said]:
     yield from _in_float32(job)
     yield from _in_a_loop(job, project)
     yield from _without(job, project)
@@ -90,6 +90,8 @@ def _without(job: Job, project: Project) -> Iterator[Said]:
         or not on_gpu(job)
     ):
         return
+    if guarded(job, project):
+        return
     yield from _too_old(job, used, project)
     yield from _not_asked_for(job, used, project)
 
@@ -120,14 +122,15 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
     """The project lists what it installs, and the kernels' package is not among it."""
     names = {one.name for one in project.asked}
     if (
-        not names & _LIST
-        or names & {"kernels", "axolotl"}  # transformers takes the hub's kernel where `kernels` is; axolotl asks for it
-        or any("flash" in name for one in project.asked for name in (one.name, *one.extras))
-        or any(_mentions(text) for text in project.texts.values())
-        or any(_INSTALLED.search(text) for text in project.documents.values())
+        not names & LISTS
+        or "kernels" in names  # transformers takes the hub's kernel where `kernels` is
+        or ("axolotl" in names and not _without_its_extra(project))
+        or is_installed("flash-attn", r"flash[-_]attn", project)
     ):
         return
-    lists = [one for one in project.asked if one.name in _LIST]
+    lists = [one for one in project.asked if one.name == "axolotl"] or [
+        one for one in project.asked if one.name in LISTS
+    ]
     yield Finding(
         f"`{as_given(job, used)}` needs the package flash-attn, which is not among the"
         f" {len(names)}"
@@ -140,19 +143,25 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
         place=job.place("attn_implementation"),
         evidence=Evidence(Level.TEXT, {"attention": used, "asked for": ", ".join(sorted(names)[:12])}),
         stake=Stake(AtStake.TIME if job.trainer is Trainer.LLAMA_FACTORY else AtStake.STOPS),
-        remedy=Remedy(Risk.OPERATIONAL, f"Add `flash-attn` to {lists[0].place.file}.", effort=Effort.MINUTES),
+        remedy=Remedy(
+            Risk.OPERATIONAL,
+            f"Ask for `axolotl[flash-attn]` in {lists[0].place.file}."
+            if lists[0].name == "axolotl"
+            else f"Add `flash-attn` to {lists[0].place.file}.",
+            effort=Effort.MINUTES,
+        ),
         also=(lists[0].place,),
     )
 
 
-_INSTALLED = re.compile(r"(?:pip|uv|conda|mamba)\b[^\n]{0,40}\binstall\b[^\n]{0,120}\bflash[-_]attn\b")
-"""A step of a document."""
+EXTRA_OF_AXOLOTL = (0, 10)
+"""Releases before this one have flash-attn as an extra alone, and do not bring `kernels`."""
 
 
-def _mentions(text: str) -> bool:
-    return (bool(re.search(r"flash[-_]attn(?!\s*:)|kernels-community/", text)) and "install" in text) or bool(
-        _IMAGES.search(text)
-    )
+def _without_its_extra(project: Project) -> bool:
+    """axolotl is asked for by a release that has the package as an extra, and nobody asks for the extra."""
+    pinned = project.pinned("axolotl")
+    return pinned is not None and pinned < EXTRA_OF_AXOLOTL
 
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nattn_implementation: {}\n"
@@ -230,7 +239,7 @@ RULE = Rule(
     name="flash-that-cannot-be",
     summary="Flash attention is asked for where the project's own files say that it cannot be.",
     group=Group.CONFIGURATION,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="FlashAttention is a package of its own, for GPUs since Ampere. Its kernels take float16 and bfloat16: queries"
@@ -241,7 +250,8 @@ RULE = Rule(
         " documents, and none since; or requirements, an image or an installing command that list torch or a trainer, and no"
         " package or extra of flash attention. ATT002 tries it on a machine. A loop over a model that is"
         " loaded without a type, under a transformers before 5 that is pinned, in a program that names"
-        " no type of 16 bits. E1: attention, `dtype`, `bf16`, `fp16` and"
+        " no type of 16 bits. A module that imports flash_attn or xformers itself, is held to the"
+        " same lists and GPUs. E1: attention, `dtype`, `bf16`, `fp16` and"
         " accelerate's mixed precision as they resolve. E0: a name that transformers has no attention of.",
         proven="`dynotune env --accelerators` on the machine.",
         deliberate=("The package is in the base image.", "The model casts its queries itself."),

@@ -9,6 +9,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.liger_that_misses_the_model import liger_that_misses_the_model
+from dynotune.audit.shapes.ligers_loss_refused import ligers_loss_refused
 from dynotune.audit.shapes.told_of_ligers_loss import told_of_ligers_loss
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nuse_peft: true\n"
@@ -20,6 +21,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         yield from _without_the_model(job)
     yield from liger_that_misses_the_model(job, project)
     yield from told_of_ligers_loss(job, project)
+    yield from ligers_loss_refused(job, project)
 
 
 def _without_its_loss(job: Job) -> Iterator[Said]:
@@ -84,7 +86,8 @@ RULE = Rule(
         detected="E1: the key, the method and the version that the job was resolved with; the model's type by its name,"
         " against the table of Liger 0.8.5. E0: `apply_liger_kernel_to_...` of another family than the model's; `use_liger`"
         " of TRL 0.12 to 0.16 with a model that is loaded already. A document or comment that tells to switch Liger on for"
-        " the logits, or for its loss, beside such a release of TRL.",
+        " the logits, or for its loss, beside such a release of TRL. E1: Liger's loss with adapters, by a release of TRL"
+        " whose trainer refuses both together; LLaMA-Factory's stages that need logits.",
         proven="`dynotune profile -- python train.py` names the kernels of the head, and Liger's, if there are any.",
         deliberate=("The layers' kernels are wanted and were measured.", "A later version of Liger has the type."),
         sources=(

@@ -13,6 +13,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.ligers_loss_refused import trained_by
 from dynotune.audit.shapes.reference_in_the_loop import reference_in_the_loop
 
 SHARE = 0.29
@@ -29,15 +30,21 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 
 def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
-    if job.method is not Method.DPO or job.trainer not in (Trainer.TRL, Trainer.AXOLOTL) or not on_gpu(job):
+    if job.trainer not in (Trainer.TRL, Trainer.UNSLOTH, Trainer.AXOLOTL) or not on_gpu(job):
+        return
+    if job.method is not Method.DPO and trained_by(job, project) not in ("KTO", "BCO"):
         return
     yield from _second(job, project)
+    if job.method is not Method.DPO and not job.is_given("num_train_epochs"):
+        return
     setting = job.setting("precompute_ref_log_probs")
     axolotl = job.trainer is Trainer.AXOLOTL and not job.pinned  # which has the key, off where nobody gives it
     off = setting.value is False or (axolotl and setting.value is None) if setting is not None else axolotl
+    if _is_a_shell(job, project):
+        return
     if not off or job.get("sync_ref_model") is True:
         return
-    lora, epochs, model = adapters(job), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))
+    lora, epochs, model = _lora(job, project), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))
     key = job.called("precompute_ref_log_probs")
     facts = {"adapters": lora, "epochs": epochs, key: False}
     if lora is False and model is not None and model.billions:
@@ -75,13 +82,28 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+def _lora(job: Job, project: Project) -> bool | None:
+    """Whether adapters are trained; not, where a script that trains says nothing of any."""
+    told = adapters(job)
+    scripts = [one for one in project.scripts if one.file in job.files]
+    silent = scripts and not any(re.search(r"peft|lora|adapter", one.source, re.IGNORECASE) for one in scripts)
+    return False if told is None and silent and not job.holes else told
+
+
+def _is_a_shell(job: Job, project: Project) -> bool:
+    """Of a command whose configuration was not found: what it sets is not known."""
+    return any(
+        launch.place == job.home and not launch.configs and "config" in launch.flags for launch in project.launches
+    )
+
+
 def _loaded_untyped(job: Job, project: Project) -> bool:
     """The reference is loaded by a call of its own that names no type, by a transformers that then makes float32 of it."""
     pinned = project.pinned("transformers")
     if pinned is None or pinned >= (5,):
         return False
     for script in (one for one in project.scripts if one.file in job.files):
-        for call in script.calls_of("DPOTrainer"):
+        for call in script.calls_of("DPOTrainer", "KTOTrainer", "BCOTrainer"):
             named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
             for load in script.calls_of("from_pretrained") if named is not None else ():
                 if named is not None and load.result == named[1]:
@@ -92,7 +114,7 @@ def _loaded_untyped(job: Job, project: Project) -> bool:
 def _made(job: Job, project: Project) -> Iterator[Place]:
     """Where the job's script makes the reference and hands it to the trainer."""
     for script in (one for one in project.scripts if one.file in job.files):
-        for call in script.calls_of("DPOTrainer"):
+        for call in script.calls_of("DPOTrainer", "KTOTrainer", "BCOTrainer"):
             named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
             if named is None or named[1] == "None":
                 continue
@@ -109,7 +131,7 @@ def _second(job: Job, project: Project) -> Iterator[Said]:
 def _of_one_name(job: Job, project: Project) -> Iterator[Said]:
     """The reference is loaded by the name of the policy."""
     for script in (one for one in project.scripts if one.file in job.files):
-        for call in script.calls_of("DPOTrainer"):
+        for call in script.calls_of("DPOTrainer", "KTOTrainer", "BCOTrainer"):
             named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
             loads = [one for one in script.calls_of("from_pretrained") if named and one.result == named[1]]
             name = (

@@ -9,6 +9,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema.keys import earlier
 from dynotune.audit.schema.wants import OF_AN_EXTRA, fits, wanted
+from dynotune.audit.shapes.build_for_the_cpu import build_for_the_cpu
 from dynotune.audit.shapes.imports_that_are_gone import imports_that_are_gone
 from dynotune.audit.shapes.models_of_a_later_release import models_of_a_later_release
 
@@ -90,6 +91,7 @@ name it, and 0.18.0's imports it inside a function, for transformers before 4.56
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
+    yield from build_for_the_cpu(project)
     pinned = [one for one in project.asked if one.operator in ("==", "===") and one.version and "*" not in one.version]
     for one in pinned:
         wants = wanted(one.name, one.version)
@@ -233,7 +235,8 @@ RULE = Rule(
         detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
         " releases"
         " want; and names that scripts import, and nothing catches, against a table of those that releases brought and took"
-        " away; and models by their names, against the release of transformers that their kind came with. ENV004 asks"
+        " away; PyTorch's build for the CPU where the project has a GPU;"
+        " and models by their names, against the release of transformers that their kind came with. ENV004 asks"
         " the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),

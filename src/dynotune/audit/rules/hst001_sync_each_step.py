@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.moved import root, was_moved
+from dynotune.audit.facts.of_the_model import comes_from, of_the_model
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import Loop, helpers, loops, on_device, per_step, place_of, text_at
@@ -12,6 +13,7 @@ from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.fed_each_step import read_where_it_is_fed
 
 _READS = frozenset({"item", "tolist", "cpu", "numpy"})
 _TESTS = ("torch.isnan", "torch.isinf", "torch.isfinite", "torch.any", "torch.all", "torch.allclose", "torch.equal")
@@ -32,6 +34,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         for other, calls in helpers(script, project):
             # What is printed there may be a number by then; what is read there is none.
             yield from _reads(other, [call for call in calls if call.name.rpartition(".")[2] in _READS])
+        for other, calls in read_where_it_is_fed(script, project):
+            waits = [call for call in calls if not any(one is not call and _inside(call, one) for one in calls)]
+            yield _read(other, waits)
 
 
 _TRIALS = frozenset({"fast_dev_run", "limit_train_batches", "overfit_batches"})
@@ -178,7 +183,7 @@ def _compared(
     script: Script, loop: Loop, bodies: Mapping[int, Sequence[ast.stmt]], numbers: Collection[str]
 ) -> Iterator[Finding]:
     """`if loss < best:` and `if loss.isnan():`, where the loss is a tensor still. bodies: of loops, by their lines."""
-    losses = {call.on for call in loop.has("backward") if call.on and re.fullmatch(r"(\w+\.)*\w*loss\w*", call.on)}
+    losses = {_propagated(script, call) for call in loop.has("backward", "manual_backward")} - {""}
     losses = {one for one in losses if not any(name == one or name.endswith(f".{one}") for name in numbers)}
     for test in _tests(bodies.get(loop.place.line, ())):
         first = test.values[0] if isinstance(test, ast.BoolOp) else test
@@ -189,6 +194,16 @@ def _compared(
         asked = re.fullmatch(r"([\w.]+)\.is(nan|inf|finite)\(\)(\.(any|all)\(\))?", ast.unparse(first))
         if compared or (asked and asked[1] in losses) or _counts(script, loop, first):
             yield _branch(script, place_of(script, first))
+
+
+def _propagated(script: Script, call: Call) -> str:
+    """The loss by its name: of `loss.backward()`, `scaler.scale(loss).backward()`, `engine.backward(loss)`."""
+    first = re.match(r"[\w.]+\(\s*([\w.]+)\s*[,)]", text_at(script, call.place))
+    scaled = re.search(r"\.scale\(\s*([\w.]+)\s*\)$", call.on)
+    for name in (call.on, scaled[1] if scaled is not None else "", first[1] if first is not None else ""):
+        if re.fullmatch(r"(\w+\.)*\w*loss\w*", name):
+            return name
+    return ""
 
 
 _COUNTS = frozenset({"sum", "any", "all", "max", "min", "mean", "count_nonzero"})
@@ -243,6 +258,7 @@ def _waits(script: Script, call: Call) -> bool:
     last = call.name.rpartition(".")[2]
     if last in _READS and call.on:
         of_device = bool(_OF_THE_MODEL.search(call.on)) or _is_of_device(script, call.on) or _was_moved(script, call)
+        of_device = of_device or _comes_from_the_model(script, call)
         return of_device and not _HOST.search(call.on)
     if (call.name in ("float", "print") and not call.on) or _shows(call, last):
         if re.search(r"\bloss\s*=.*(\.item\(|float\(|\.tolist\()", script.source):
@@ -268,6 +284,17 @@ def _is_of_device(script: Script, on: str) -> bool:
     if re.search(rf"\ball_reduce\(\s*{word}\b", script.source) and "gloo" not in script.source:
         return True
     return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
+
+
+def _comes_from_the_model(script: Script, call: Call) -> bool:
+    """By what its names are assigned from in the loop or the method: `(chosen - rejected).mean()` of two passes."""
+    if call.loop is None or ".cpu()" in call.on:
+        return False
+    try:
+        read = ast.parse(call.on.strip(), mode="eval").body
+    except SyntaxError:
+        return False
+    return comes_from(read, of_the_model(script, call.loop))
 
 
 def _was_moved(script: Script, call: Call) -> bool:

@@ -26,7 +26,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     for call in script.calls:
         holder = next((around.name for around in reversed(call.around) if around.kind == "class"), "")
         forward = call.loop is not None and text_at(script, call.loop).startswith("def forward(")
-        if call.each_step and holder in modules and forward and _reads(script, call):
+        if (call.each_step or _while_training(call)) and holder in modules and forward and _reads(script, call):
             places.setdefault(holder, []).append(call.place)
     for name, node in modules.items():
         for test in _tests(node):
@@ -49,6 +49,12 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             ),
             also=tuple(more),
         )
+
+
+def _while_training(call: Call) -> bool:
+    """Under no condition but that of a module in training, which holds at every step."""
+    tests = [around.name for around in call.around if around.kind == "if"]
+    return call.in_training_loop and bool(tests) and all(one == "self.training" for one in tests)
 
 
 def _modules(script: Script, project: Project) -> dict[str, ast.ClassDef]:
@@ -84,7 +90,13 @@ def _reads(script: Script, call: Call) -> bool:
         inner = text_at(script, call.place).partition("(")[2]
         if call.name != "bool" and (own := re.fullmatch(r"self\.(\w+)\)", inner)):
             return _is_tensor(own[1], script)
-        return bool(_REDUCED.search(inner)) and not _HOST.search(inner)
+        if (named := re.fullmatch(r"(\w+)\)", inner)) is not None:
+            return _made_on_the_device(named[1], script, call)
+        return bool(_REDUCED.search(inner) or _ON_THE_DEVICE.search(inner)) and not _HOST.search(inner)
+    if call.name == "torch.cuda.synchronize":
+        return True
+    if call.name == "torch.repeat_interleave" or call.name.rpartition(".")[2] == "repeat_interleave":
+        return _counts_of_a_tensor(script, call)
     if call.name == "print" and not call.on:
         return bool(_SHOWN.search(text_at(script, call.place))) and not _HOST.search(text_at(script, call.place))
     if call.name in ("torch.unique", "torch.unique_consecutive", "torch.masked_select"):
@@ -92,6 +104,28 @@ def _reads(script: Script, call: Call) -> bool:
     if call.name.rpartition(".")[2] == "nonzero" or (call.name == "torch.where" and "1" not in call.arguments):
         return "input" not in call.arguments and not _HOST.search(call.on)  # how many there are, the host must know
     return call.name.rpartition(".")[2] in _READS and bool(call.on) and not _HOST.search(call.on)
+
+
+_ON_THE_DEVICE = re.compile(r"\btorch\.\w+\(.*\bdevice=(?![\"']cpu|torch\.device\([\"']cpu)")
+"""A tensor that is made there."""
+
+
+def _made_on_the_device(name: str, script: Script, call: Call) -> bool:
+    """By what the function assigns it from."""
+    lines = script.source.split("\n")[call.loop.line - 1 : call.place.line] if call.loop is not None else []
+    made = [found[1] for line in lines if (found := re.match(rf"\s*{re.escape(name)} = (.*)$", line)) is not None]
+    last = made[-1] if made else ""
+    host = re.search(r"\.(?:item|tolist|cpu)\(|\bint\(|\bfloat\(|\bmath\.", last) or _HOST.search(last)
+    return not host and bool(re.search(rf"{_REDUCED.pattern}[^()]*\)$", last) or _ON_THE_DEVICE.search(last))
+
+
+def _counts_of_a_tensor(script: Script, call: Call) -> bool:
+    """How many rows there will be, the host must know, unless it is told."""
+    counts = call.arguments.get("repeats") or call.arguments.get("1" if call.name.startswith("torch.") else "0")
+    if counts is None or "output_size" in call.arguments or isinstance(counts.value, int):
+        return False
+    text = text_at(script, call.place)
+    return bool(re.search(r"(?:counts|lengths|lens|repeats|sizes|durations)\b", text.partition("(")[2]))
 
 
 _SHOWN = re.compile(r"\b[a-z]\w*(?:\.\w+\(\))*\.(?:max|min|amax|amin|mean|sum|norm|std)\(\)")

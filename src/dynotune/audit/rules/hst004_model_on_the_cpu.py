@@ -14,6 +14,7 @@ from dynotune.audit.facts.together import code, connected, leads_out, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.launched_on_the_cpu import launched_on_the_cpu
 from dynotune.audit.shapes.scored_on_the_cpu import scored_on_the_cpu
 
 
@@ -23,6 +24,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from generates or scored_on_the_cpu(script, project)
     yield from _sent_there(script, project)
     yield from _asked_for(script, project)
+    yield from launched_on_the_cpu(script, project)
     yield from _second(script)
 
 

@@ -31,6 +31,9 @@ def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
     copies = _asynchronous(job, project)
     if wsl or (copies is None and not job.is_given("dataloader_pin_memory")):
         return
+    flags = [one.key for one in job.settings["dataloader_pin_memory"].via if one.key.startswith("-")]
+    if any("pin" not in one for one in flags):
+        return  # it goes with the device, which another flag chooses
     name, place = job.called("dataloader_pin_memory"), job.place("dataloader_pin_memory")
     how = ", so `non_blocking=True` does nothing" if copies is not None else ""
     yield Finding(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.change import Change, Edit
-from dynotune.audit.facts.asked import adapters, number
+from dynotune.audit.facts.asked import adapters, given, number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -27,6 +27,26 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         if not stopped & set(job.files):  # said already, and what comes of it
             yield from _asked_for(job, project)
+            yield from _by_llama_factory(job)
+
+
+def _by_llama_factory(job: Job) -> Iterator[Said]:
+    """Its own key, which somebody wrote down."""
+    key = given(job, "use_reentrant_gc")
+    off = given(job, "disable_gradient_checkpointing")
+    if job.trainer is not Trainer.LLAMA_FACTORY or key is None or key.value is not True or (off and off.value is True):
+        return
+    yield Finding(
+        "`use_reentrant_gc: true` keeps checkpointing's old implementation, which PyTorch advises against: it replays the"
+        " forward pass inside the backward one, which compiled code, hooks and DistributedDataParallel do not expect"
+        f"{', and with a frozen base it needs inputs that require gradients' if adapters(job) else ''}.",
+        place=key.place,
+        evidence=Evidence(Level.RESOLVED, {"use_reentrant_gc": True, "adapters": adapters(job)}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.SAFE, "Set `use_reentrant_gc: false`.", (Change(Edit.SET, key.place, "use_reentrant_gc", False),)
+        ),
+    )
 
 
 _LETS_GRADIENTS_IN = re.compile(
@@ -265,7 +285,8 @@ RULE = Rule(
         why="The old one runs a backward pass inside the backward pass: it gives up on compiled regions, breaks"
         " with DDP"
         " where a parameter is used twice, and gives no gradient where no input needs one.",
-        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given, or in the call that"
+        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given"
+        " (LLaMA-Factory's `use_reentrant_gc`), or in the call that"
         " switches it on. E0: a call of"
         " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
         " true in a file that freezes what comes before the blocks, compiles, or wraps the model for several processes; a"

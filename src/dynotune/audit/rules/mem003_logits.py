@@ -9,11 +9,12 @@ from dynotune.audit.facts.job import Fate, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.sized import sized
-from dynotune.audit.facts.steps import loops, per_step, text_at
+from dynotune.audit.facts.steps import helpers, loops, per_step, text_at
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.last_of_all_logits import last_of_all_logits
 from dynotune.audit.shapes.logits_of_an_evaluation import logits_of_an_evaluation
 
 BYTES = 10
@@ -42,6 +43,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from logits_of_an_evaluation(job, project)
     for script in project.scripts:
         yield from _copied(script, project)
+        yield from last_of_all_logits(script, project)
 
 
 def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
@@ -122,6 +124,8 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     calls = [call for loop in loops(script) for call in loop.calls if call.each_step]
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
     calls += [call for call in script.calls if _in_a_loss(call)]
+    users = [one for one in together(script, project) if one is not script] if "logits" in script.source else []
+    calls += [call for user in users for other, held in helpers(user, project) if other is script for call in held]
     whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
     size = _size(script, project)
     if not whole and size is not None:
@@ -269,7 +273,7 @@ RULE = Rule(
         f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known. E0: `.float()`"
         " of all logits, or a `log_softmax` of them that is gathered from, at every step of a language model's training."
         " Parts that are indexed first are not reported. E0: `compute_metrics` of a causal model without"
-        " `preprocess_logits_for_metrics`.",
+        " `preprocess_logits_for_metrics`. E0: the last position alone is read of the logits of long rows.",
         proven="`dynotune profile -- python train.py` lists the largest allocations.",
         deliberate=(
             "Metrics are computed from the logits.",

@@ -14,6 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.unfused_by_hydra import unfused_by_hydra
+from dynotune.audit.shapes.written_out_adam import unfused_by_settings, written_out_adam
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
@@ -36,6 +37,9 @@ def check(project: Project, _: Project) -> Iterator[Said]:
                 and not _others_update(project.scripts)
             ):
                 yield _finding(call)
+        if "Optimizer" in script.source and not _others_update([script]):
+            yield from written_out_adam(script, project)
+    yield from unfused_by_settings(project)
     if not _others_update(project.scripts):
         yield from unfused_by_hydra(project)
 
@@ -176,7 +180,8 @@ RULE = Rule(
         detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, through `getattr`, or by"
         " Hydra's `_target_`) that a loop of"
         " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program, without a word"
-        " of how it runs or with `foreach=False`, or of transformers' own `AdamW`. With a profile"
+        " of how it runs or with `foreach=False`, or of transformers' own `AdamW`; Adam that the project writes out weight"
+        " by weight; `fused: false` of a section that AdamW is made of, and DeepSpeed's `torch_adam`. With a profile"
         " (E3), by the number of kernels of the update.",
         proven="`dynotune profile --config sft.yaml` names the optimizer's share of the step.",
         deliberate=("A parameter on the CPU or of another type than floating point, which the fused kernel refuses.",),

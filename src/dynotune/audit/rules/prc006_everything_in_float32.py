@@ -14,6 +14,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.asked_in_other_words import asked_in_other_words
 from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
 from dynotune.audit.shapes.four_bits_in_float32 import four_bits_by_axolotl, four_bits_in_float32
 from dynotune.audit.shapes.only_told_to_be_16_bits import only_told_to_be_16_bits
@@ -31,6 +32,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 def check(project: Project, _: Project) -> Iterator[Said]:
     said = [found for job in project.jobs for found in _throughout(job, project)]
     yield from said
+    if not said:
+        words = [found for job in project.jobs for found in asked_in_other_words(job, project)]
+        yield from words[:1]
+        said = words[:1]
     if not said:
         yield from only_told_to_be_16_bits(project)
     for job in project.jobs:

@@ -24,6 +24,9 @@ _PIN = re.compile(
 _INSTALLS = re.compile(r"\b(?:pip3?|uv pip) install\b((?:[^\n\\]|\\.|\\\n){1,2000})")
 """A command, over lines that go on."""
 
+_OF_AN_ESTIMATOR = re.compile(r"\btransformers_version\s*=\s*[\"'](\d+(?:\.\d+)*)[\"']")
+"""By which SageMaker chooses the image that a script runs in."""
+
 _ASKING = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.py", "setup.cfg", "environment*.y*ml")
 _MAX_BYTES = 1 << 18
 _MAX_FOLDERS = 200
@@ -63,6 +66,9 @@ def versions_asked(root: Path, texts: Mapping[str, str] | None = None) -> dict[s
             for name, operator, version in _PIN.findall(_start(path)):
                 # `<0.20`: all before it, which is what `0.20.dev0` stands for among versions.
                 found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)
+    for text in (texts or {}).values():
+        for version in _OF_AN_ESTIMATOR.findall(text) if "sagemaker" in text else ():
+            found.setdefault("transformers", version)
     installs = [line for text in (texts or {}).values() if "install" in text for line in _INSTALLS.findall(text)]
     for name, operator, version in _PIN.findall("\n".join(installs)):
         found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)

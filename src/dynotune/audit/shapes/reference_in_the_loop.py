@@ -1,11 +1,12 @@
 """A loop computes the reference's log-probabilities at every step."""
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, per_step, text_at
+from dynotune.audit.facts.steps import helpers, loops, per_step, text_at
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
@@ -25,6 +26,7 @@ def reference_in_the_loop(script: Script, project: Project) -> Iterator[Said]:
     if _GENERATES.search(script.source) or any(call.each_step for call in script.calls_of("generate")):
         return  # answers that are new; what is generated for a look now and then changes nothing
     near = connected(script, project)
+    yield from _in_helpers(script, near, project)
     if not any(_WITHOUT.search(one.source) for one in near):
         return
     if not _PAIRS.search(script.source) and not any(_LOSS.search(code(one)) for one in near):
@@ -34,32 +36,67 @@ def reference_in_the_loop(script: Script, project: Project) -> Iterator[Said]:
     for passes in _every_step(script, project, frozen, heads):
         if not passes:
             continue
-        first, *more = passes
-        base = any("disable_adapter" in around.name for around in first.around if around.kind == "with")
-        yield Finding(
-            f"`{_called(script, first)}(...)` scores every pair again with "
-            + (
-                "the base model, which never changes: a forward pass of four at every step."
-                if base
-                else "a model that never changes: a forward pass of four at every step, and its weights in memory"
-                " throughout."
-            ),
-            place=first.place,
-            evidence=Evidence(Level.TEXT, {"passes": len(passes)}),
-            stake=Stake(
-                AtStake.TIME, 0.15, 0.25, "arithmetic: one forward of the policy's forward and backward and this one"
-            ),
-            remedy=Remedy(
-                Risk.SAFE,
-                "Score all pairs once before training and keep the sums by row; from the second epoch or run on"
-                " they are free.",
-                effort=Effort.HOURS,
-                breaks="A row must be told by its content: what is kept is wrong after a change of template or"
-                " truncation.",
-                measure="dynotune profile -- python train.py",
-            ),
-            also=tuple(call.place for call in more),
-        )
+        yield _said(script, passes)
+
+
+def _said(script: Script, passes: Sequence[Call]) -> Finding:
+    first, *more = passes
+    base = any("disable_adapter" in around.name for around in first.around if around.kind == "with")
+    return Finding(
+        f"`{_called(script, first)}(...)` scores every pair again with "
+        + (
+            "the base model, which never changes: a forward pass of four at every step."
+            if base
+            else "a model that never changes: a forward pass of four at every step, and its weights in memory"
+            " throughout."
+        ),
+        place=first.place,
+        evidence=Evidence(Level.TEXT, {"passes": len(passes)}),
+        stake=Stake(
+            AtStake.TIME, 0.15, 0.25, "arithmetic: one forward of the policy's forward and backward and this one"
+        ),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Score all pairs once before training and keep the sums by row; from the second epoch or run on"
+            " they are free.",
+            effort=Effort.HOURS,
+            breaks="A row must be told by its content: what is kept is wrong after a change of template or truncation.",
+            measure="dynotune profile -- python train.py",
+        ),
+        also=tuple(call.place for call in more),
+    )
+
+
+_ANSWERS = re.compile(r"\bchosen\b|\brejected\b|chosen_|preferred|dispreferred", re.IGNORECASE)
+
+
+def _in_helpers(script: Script, near: Sequence[Script], project: Project) -> Iterator[Said]:
+    """A loop hands a frozen model to a function of another file, which scores rows of pairs with it."""
+    if not any(_ANSWERS.search(code(one)) for one in near) or any(_GENERATES.search(one.source) for one in near):
+        return
+    frozen = _frozen(near)
+    heads = frozenset(name for one in near for name in _WITHOUT_GRADIENTS.findall(one.source))
+    for other, calls in helpers(script, project):
+        if "logsigmoid" in other.source:
+            continue  # which is said of that file
+        given = frozen | _called_there(script, other, frozen)
+        passes = [call for call in calls if _is_forward(other, call, given, heads)]
+        if passes:
+            yield _said(other, passes)
+
+
+def _called_there(script: Script, other: Script, frozen: frozenset[str]) -> frozenset[str]:
+    """What functions of the other file call what they are given of these names."""
+    functions = {node.name: node for node in ast.walk(other.tree) if isinstance(node, ast.FunctionDef)}
+    found = set()
+    for node in ast.walk(script.tree):
+        name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or name not in functions:
+            continue
+        taken = [one.arg for one in functions[name].args.args]
+        pairs = [*zip(taken, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+        found |= {ours for ours, value in pairs if ours and isinstance(value, ast.Name) and value.id in frozen}
+    return frozenset(found)
 
 
 def _called(script: Script, call: Call) -> str:

@@ -2,6 +2,7 @@
 notebooks, and in YAML files of services and jobs (Compose, Kubernetes, SkyPilot)."""
 
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -81,8 +82,79 @@ def commands_of_image(text: str) -> str:
         else:
             kept = ["" for _ in lines] if entry else kept
             kept[number] = f"{entry} {command}".strip()
+    copied = _copied(lines)
+    kept = [_of_the_project(line, copied) for line in kept]
     return "\n".join(f"{variables} {line}" if line and variables else line for line in kept)
 
+
+_COPY = re.compile(r"^\s*(?:COPY|ADD)\s+(?!.*--from=)((?:--\S+\s+)*)(\S.*?)\s*$", re.IGNORECASE)
+_WORKDIR = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+
+
+def _copied(lines: list[str]) -> dict[str, str]:
+    """Where the image has the project's files: its paths, and what was copied there (empty: the folder itself)."""
+    found: dict[str, str] = {}
+    here = "/"
+    for line in lines:
+        if (folder := _WORKDIR.match(line)) is not None:
+            here = posixpath.normpath(posixpath.join(here, folder[1]))
+        copy = _COPY.match(line)
+        words = (_listed(copy[2]) or copy[2].split()) if copy is not None else []
+        if len(words) < 2:
+            continue
+        *sources, there = words
+        into = posixpath.normpath(posixpath.join(here, there))
+        for source in sources:
+            name = posixpath.normpath(source).removeprefix("/")
+            name = posixpath.dirname(name) or "." if "*" in name else name
+            is_file = "." in posixpath.basename(name) and name != "."
+            renamed = is_file and len(sources) == 1 and not there.endswith("/") and "." in posixpath.basename(into)
+            place = posixpath.join(into, posixpath.basename(name)) if is_file and not renamed else into
+            found[place] = "" if name == "." else name
+    return found
+
+
+def _of_the_project(command: str, copied: dict[str, str]) -> str:
+    """With the paths of an image as the project has them."""
+    for there in sorted(copied, key=len, reverse=True):
+        if there == "/" or there not in command:
+            continue
+        source = copied[there]
+        of_folder = rf"(?<![\w./-]){re.escape(there)}/"
+        command = re.sub(of_folder, f"{source}/" if source else "", command)
+        command = re.sub(rf"(?<![\w./-]){re.escape(there)}(?=[\s'\"]|$)", source or ".", command)
+    return command
+
+
+_BUILD = re.compile(r"^(\s+)build:\s*(\S*)\s*$")
+_PART_OF_BUILD = re.compile(r"^\s*(context|dockerfile):\s*[\"']?([\w./-]+)[\"']?\s*$")
+
+
+def commands_of_built(text: str, images: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """The same of services that run what the image runs which they build here: each command in the line of `build`, with the
+    service's variables; and the files that make those images. images: what each file's container runs."""
+    lines = text.split("\n")
+    kept, taken = ["" for _ in lines], set[str]()
+    for number, line in enumerate(lines):
+        found = _BUILD.match(line)
+        if found is None:
+            continue
+        indent, parts = len(found[1]), {"context": found[2].strip("\"'") or ".", "dockerfile": "Dockerfile"}
+        for one in _block(lines, number + 1, indent):
+            if (part := _PART_OF_BUILD.match(lines[one])) is not None:
+                parts[part[1]] = part[2]
+        file = posixpath.normpath(posixpath.join(parts["context"], parts["dockerfile"]))
+        runs = [one for one in images.get(file, "").split("\n") if one.strip()]
+        own = any(
+            _indent(lines[one]) == indent and _OWN_COMMAND.match(lines[one]) for one in _beside(lines, number, indent)
+        )
+        if runs and not own:
+            kept[number] = f"{_variables_of_service(lines, number, indent)} {runs[-1]}".strip()
+            taken.add(file)
+    return "\n".join(kept), frozenset(taken)
+
+
+_OWN_COMMAND = re.compile(r"\s+(?:command|entrypoint):")
 
 _MAGIC = re.compile(r"^\s*(?:pass  )?# ?(?:!|%sx )\s*(\S.*)$")
 _SHELL_CELL = re.compile(r"^# ?%%(?:bash|sh|shell|script bash)\b")
@@ -114,26 +186,33 @@ def commands_of_notebook(source: str, mark: str) -> str:
 _SETS = re.compile(r"""^\s*(?:-\s*)?["']?([A-Z][A-Z0-9_]*)["']?\s*[:=]\s*["']?([\w.:/,-]+)["']?\s*(?:#.*)?$""")
 
 
-def _variables_of_service(lines: list[str], number: int, indent: int, files: Mapping[str, str]) -> str:
+def _variables_of_service(
+    lines: list[str], number: int, indent: int, files: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """What the `environment` and the `env_file` beside a service's command set, as it stands in front of one."""
-    first, last = number, number
-    while first > 0 and (not lines[first - 1].strip() or _indent(lines[first - 1]) >= indent):
-        first -= 1
-    while last + 1 < len(lines) and (not lines[last + 1].strip() or _indent(lines[last + 1]) >= indent):
-        last += 1
     told = ""
-    for at in range(first, last + 1):
+    for at in _beside(lines, number, indent):
         named = re.fullmatch(
             rf"\s{{{indent}}}env_file:\s*\[?\s*(?:-\s*)?[\"']?(?:\./)?([\w./-]+)[\"']?\s*\]?", lines[at]
         )
         if named is not None:
             pairs = [_SETS.match(line) for line in files.get(named[1], "").split("\n")]
             told += "".join(f"{one[1]}={one[2]} " for one in pairs if one is not None)
-    for at in range(first, last + 1):
+    for at in _beside(lines, number, indent):
         if re.fullmatch(rf"\s{{{indent}}}environment:\s*", lines[at]):
             found = [_SETS.match(lines[one]) for one in _block(lines, at + 1, indent)]
             return told + " ".join(f"{one[1]}={one[2]}" for one in found if one is not None)
     return told.strip()
+
+
+def _beside(lines: list[str], number: int, indent: int) -> range:
+    """The lines of the mapping whose key stands in this line."""
+    first, last = number, number
+    while first > 0 and (not lines[first - 1].strip() or _indent(lines[first - 1]) >= indent):
+        first -= 1
+    while last + 1 < len(lines) and (not lines[last + 1].strip() or _indent(lines[last + 1]) >= indent):
+        last += 1
+    return range(first, last + 1)
 
 
 def _indent(line: str) -> int:

@@ -94,6 +94,20 @@ MOST_TURNS = 32
 """Of a loop over configurations."""
 
 
+_IN_A_SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh")
+
+
+def _hands_on(words: Sequence[str]) -> bool:
+    """The last word is a command for another shell, here, in a container or on another machine: `bash -c "..."` behind
+    whatever starts it, `ssh host "..."`, `gcloud compute ssh vm --command "..."`."""
+    if words[0] == "ssh" or (words[0] in ("gcloud", "az") and "ssh" in words[1:4]):
+        return True
+    if words[0] == "srun" and any(word in ("-c", "-lc") for word in words):
+        return True
+    pairs = zip(words[-3:-1], words[-2:], strict=False)
+    return any(_IN_A_SHELL.fullmatch(one) and flag in ("-c", "-lc", "-ec", "-exc", "-euc") for one, flag in pairs)
+
+
 class Shell:
     """One script. `line_of` gives the file's line of a line of the text, where these differ (Makefiles)."""
 
@@ -285,13 +299,11 @@ class Shell:
             return
         if first in ("source", ".") and len(words) > 1 and self._takes_in(words[1].text):
             return
-        if first in ("bash", "sh", "/bin/bash", "/bin/sh", "srun", "ssh") and any(
-            word.text in ("-c", "-lc") for word in words
-        ):
-            last = words[-1]
-            if " " in last.text:
-                yield from self._inner(last.text.encode(), 0 if self.lines else last.place.line - 1)
-                return
+        last = words[-1]
+        text = last.text.removeprefix("--command=")
+        if " " in text and _hands_on([word.text for word in words]):
+            yield from self._inner(text.encode(), 0 if self.lines else last.place.line - 1)
+            return
         # In a branch of its own it is that one's words that a command gets, and no other's.
         held = self.state.perhaps.keys() if not self.state.branches else frozenset()
         names = {word.text[2:-1] for word in words if word.text.startswith("${")} & held

@@ -16,8 +16,8 @@ class Modules(dict[str, Module]):
     def __init__(self) -> None:
         super().__init__()
         self.started_with: dict[str, Mapping[str, Value]] = {}
-        """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
-        belongs to none. Only what all of them agree on."""
+        """By script: what the commands that start it give, by flag (`config`), `$NAME` for variables of the environment, `1`
+        for the first word that belongs to no flag. Only where all of them agree."""
 
         self.started_variously: frozenset[str] = frozenset()
         """Scripts that several commands start, each with flags of its own."""

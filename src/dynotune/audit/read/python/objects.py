@@ -450,9 +450,14 @@ class Objects:
         told = self.of.others.environment.get(name) if isinstance(name, str) else None
         if told is not None:
             return told
-        if default is None:
-            return unknown(f"it comes from the environment variable `{name}`")
-        return default.through(self.of.module.place(node, f"${name}"))
+        place = self.of.module.place(node, f"${name}")
+        given_there = declared.started(self.of).get(f"${name}")
+        if given_there is not None and given_there.is_known:
+            return given_there.through(place)
+        if default is None or given_there is not None:
+            others = (default.value,) if default is not None and default.is_known else ()
+            return unknown(f"it comes from the environment variable `{name}`", others=others)
+        return default.through(place)
 
     def _loaded(self, given: dict[str, Value], dotted: str) -> Value:
         source = given.get("0")
