@@ -537,7 +537,7 @@ class Evaluator:
             return named or unknown(declared.COMMAND_LINE)
         if of == "os.environ":
             key = self.value(node.slice, scope, frame)
-            return unknown(f"it comes from the environment variable `{key.value}`")
+            return self.objects.exported(key.value) or unknown(f"it comes from the environment variable `{key.value}`")
         owner = self.value(node.value, scope, frame)
         if not owner.is_known:
             return owner

@@ -447,9 +447,20 @@ class Objects:
         if name in _OF_LAUNCHERS:
             others = (default.value,) if default is not None and default.is_known else ()
             return unknown(f"the launcher sets `{name}`", others=others)
+        exported = self.exported(name)
+        if exported is not None:
+            return exported
         if default is None:
             return unknown(f"it comes from the environment variable `{name}`")
         return default.through(self.of.module.place(node, f"${name}"))
+
+    def exported(self, name: object) -> Value | None:
+        """What the commands that start the script set a variable to, as the script gets it: a text."""
+        found = self.of.others.exported.get(name) if isinstance(name, str) else None
+        if found is None:
+            return None
+        given = found.given_value if isinstance(found.given_value, str) else found.value
+        return Value(str(given), (found.place,)) if isinstance(given, str | int | float) else None
 
     def _loaded(self, given: dict[str, Value], dotted: str) -> Value:
         source = given.get("0")
@@ -460,6 +471,8 @@ class Objects:
         if source is not None and isinstance(held, Unknown):
             held = self._else_named(source)
         config = files.config_of(held, self.of.module, self.of.configs) if isinstance(held, str) else None
+        if config is None and not isinstance(held, str):
+            config = files.only_one_for(self.of.module, self.of.configs)
         if config is not None:
             return files.content(config)
         made = written(self.of, held if isinstance(held, str) else "")
