@@ -62,7 +62,7 @@ def of_scripts(program: Sequence[Script], project: Project) -> Iterator[ChatTemp
 
 def _put(node: ast.AST, value: ast.expr, shown: str, script: Script, project: Project) -> Iterator[ChatTemplate]:
     place = place_of(script, node)
-    held = _followed(value, script, project)
+    held = followed(value, script, project)
     if held is None:
         return
     home, found = held
@@ -82,7 +82,7 @@ def _put(node: ast.AST, value: ast.expr, shown: str, script: Script, project: Pr
             yield ChatTemplate(place, shown, "", there, model)
 
 
-def _followed(value: ast.expr, script: Script, project: Project) -> tuple[Script, ast.expr] | None:
+def followed(value: ast.expr, script: Script, project: Project) -> tuple[Script, ast.expr] | None:
     """What stands behind a name: of this file, or of one that it is imported from."""
     name, home = "", script
     if isinstance(value, ast.Name):

@@ -176,7 +176,8 @@ def commands_of_services(text: str) -> str:
         for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
             at = number + line_of_it
             if variables and part and not line_of_it:  # each command of the line has them
-                part = f"{variables} {re.sub(r'(&&|;) *(?=[^ ])', lambda one: f'{one[1]} {variables} ', part)}"
+                behind = re.split(r"(&&|;) *(?=[^ ])", part)
+                part = "".join(f"{one} " if one in ("&&", ";") else f"{variables} {one}" for one in behind)
             if at < len(kept):
                 kept[at] = part
     return "\n".join(kept)
