@@ -342,7 +342,8 @@ RULE = Rule(
         detected="E0: a text from `apply_chat_template(..., tokenize=False)`, or one with the beginning token in front, goes"
         " into a tokenizer without"
         " `add_special_tokens=False`, also one of a configuration, of a data file's rows, or of a script that makes them for"
-        " Axolotl's `type: completion`; or the token's id is put in front of ids; and every model that is named belongs to such a family.",
+        " Axolotl's `type: completion`; or the token's id is put in front of ids;"
+        " and every model that is named belongs to such a family.",
         proven="`dynotune prepare --config sft.yaml --show 3`, or the first ids of a row.",
         deliberate=("A tokenizer that was loaded with `add_bos_token=False`.",),
         sources=("transformers' documentation on chat templates: special tokens are in the template already",),

@@ -207,7 +207,8 @@ RULE = Rule(
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
         detected="E0: rows that are shuffled or divided, adapters or new layers that are made, without a seed of"
-        " their own, in loops and under Lightning's trainer, and no call in any file of the program that sets one, or only calls behind them in the same"
+        " their own, in loops and under Lightning's trainer,"
+        " and no call in any file of the program that sets one, or only calls behind them in the same"
         " function. Of a trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",

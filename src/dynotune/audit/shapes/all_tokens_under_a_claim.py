@@ -18,7 +18,8 @@ _EVERY = re.compile(
     r"\bloss\b[^.;]{0,30}\b(?:over|on|covers?|of|for|from|to)\b[^.;]{0,14}\b(?:every|all|each|whole|entire|both|full)\b[^.;]{0,30}"
     r"\b(?:tokens?|turns?|texts?|conversations?|sides|dialog\w*|sequences?|speakers)\b"
     r"|\b(?:every|all|each|both|whole|entire)\b[^.;]{0,30}\b(?:tokens?|turns?|sides|conversations?|speakers)\b[^.;]{0,24}"
-    r"\b(?:trained on|carry loss|carries loss|in the loss|contributes? to the loss|(?:gets?|has|have) a? ?loss|learned from)",
+    r"\b(?:trained on|carry loss|carries loss|in the loss|contributes? to the loss|(?:gets?|has|have) a? ?loss"
+    r"|learned from)",
     re.IGNORECASE,
 )
 _OF_ANSWERS = re.compile(

@@ -35,9 +35,9 @@ def put_in_front(script: Script) -> Iterator[ast.expr]:
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "insert":
                 of = node.func.value
                 first = isinstance(node.args[0], ast.Constant) and node.args[0].value == 0 if node.args else False
-                if first and len(node.args) == 2 and isinstance(of, ast.Name) and of.id in begun:
-                    if ast.unparse(node.args[1]).endswith(".bos_token_id"):
-                        yield node
+                put = first and len(node.args) == 2 and isinstance(of, ast.Name) and of.id in begun
+                if put and ast.unparse(node.args[1]).endswith(".bos_token_id"):
+                    yield node
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

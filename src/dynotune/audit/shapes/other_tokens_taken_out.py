@@ -37,7 +37,8 @@ def _words(node: ast.expr, script: Script, depth: int) -> list[str]:
             found.append(one.attr)
         elif isinstance(one, ast.Name) and depth < 3:
             for given in ast.walk(script.tree):
-                if isinstance(given, ast.Assign) and ast.unparse(given.targets[0]) == one.id:
-                    if not isinstance(given.value, ast.Call) or "from_pretrained" not in ast.unparse(given.value):
-                        found += _words(given.value, script, depth + 1)
+                if not isinstance(given, ast.Assign) or ast.unparse(given.targets[0]) != one.id:
+                    continue
+                if not isinstance(given.value, ast.Call) or "from_pretrained" not in ast.unparse(given.value):
+                    found += _words(given.value, script, depth + 1)
     return found

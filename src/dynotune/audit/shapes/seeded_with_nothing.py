@@ -65,7 +65,8 @@ def adapters_before_the_trainer(near: Sequence[Script], project: Project) -> Ite
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Call `transformers.set_seed(...)` before the model is made, or hand the trainer `peft_config`, if it takes one.",
+            "Call `transformers.set_seed(...)` before the model is made, or hand the trainer `peft_config`, if it takes"
+            " one.",
             effort=Effort.LINE,
             accuracy="Another draw, which can be drawn again.",
         ),

@@ -11,7 +11,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 
 _ENDS = re.compile(
-    r"eos|<[^<>\s]*(?:end|eot|eom|/s)[^<>\s]*>|<｜end|\[/?EOS\]|\bend_\w*token|separator|\bsep\b", re.IGNORECASE
+    r"eos|<[^<>\s]*(?:end|eot|eom|/s)[^<>\s]*>|\[/?EOS\]|\bend_\w*token|separator|\bsep\b", re.IGNORECASE
 )
 _CONTENT = re.compile(r"\.content\b|\[['\"]content['\"]\]|\.get\(['\"]content")
 _ASSISTANT = re.compile(r"assistant|model|gpt|\belse\b", re.IGNORECASE)
