@@ -7,7 +7,8 @@ import pytest
 
 from tests.audit.made_up import audited
 
-HF = "from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling, Trainer, TrainingArguments\n"
+HF = "from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling\n"
+HF += "from transformers import Trainer, TrainingArguments\n"
 LLAMA, QWEN = "meta-llama/Llama-3.2-1B", "Qwen/Qwen2.5-0.5B"
 TRAINED = """model = AutoModelForCausalLM.from_pretrained("{model}")
 Trainer(model, TrainingArguments("out"), train_dataset=rows, data_collator={collator}).train()
@@ -25,6 +26,13 @@ model = AutoModelForCausalLM.from_pretrained(C["model"])
 
 def encode(row):
     return tok(C["prompt"].format(q=row["q"])).input_ids
+
+
+for batch in map(encode, rows):
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
 """
 ROWS = '{{"text": "{0}[INST] a [/INST] b </s>"}}\n{{"text": "{0}[INST] c [/INST] d </s>"}}\n'
 TRL = "model_name_or_path: {}\ndatasets:\n  - path: json\n    data_files: rows.jsonl\ndataset_text_field: text\n"
@@ -37,8 +45,8 @@ for line in source:
     text = tok.apply_chat_template(json.loads(line)["dialog"], tokenize=False)
     out.write(json.dumps({"text": text}))
 """
-AXOLOTL = "base_model: meta-llama/Meta-Llama-3-8B-Instruct\ndatasets:\n  - path: rows.jsonl\n    type: {}\nsequence_len: 2048\n"
-AXOLOTL += "micro_batch_size: 2\noutput_dir: out\n"
+AXOLOTL = "base_model: meta-llama/Meta-Llama-3-8B-Instruct\ndatasets:\n  - path: rows.jsonl\n    type: {}\n"
+AXOLOTL += "sequence_len: 2048\nmicro_batch_size: 2\noutput_dir: out\n"
 
 
 def stream(body: str, model: str = LLAMA) -> str:
@@ -74,8 +82,8 @@ def test_one_beginning(tmp_path: Path, files: dict[str, str]) -> None:
     assert not audited(tmp_path, files, select=("MSK053",)).findings
 
 
-PLAIN = "{%- for m in messages %}\n{%- if m.role == 'user' %}\n{{- 'Q: ' + m.content }}\n{%- else %}\n{{- 'A: ' + m.content XX}}"
-PLAIN += "\n{%- endif %}\n{%- endfor %}\n"
+PLAIN = "{%- for m in messages %}\n{%- if m.role == 'user' %}\n{{- 'Q: ' + m.content }}\n{%- else %}"
+PLAIN += "\n{{- 'A: ' + m.content XX}}\n{%- endif %}\n{%- endfor %}\n"
 TEMPLATE = f"model_name_or_path: {QWEN}\nchat_template_path: t/plain.jinja\ndataset_name: a/b\noutput_dir: out\n"
 OLD = """from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
@@ -257,7 +265,7 @@ rows = load_dataset("parquet", data_files="/data/*.parquet", split="train")
 SFTTrainer("Qwen/Qwen2.5-0.5B", SFTConfig("out"), train_dataset=rows).train()
 """
 ARRAY = "#!/bin/bash\nexport SCRATCH={}\nexport HF_DATASETS_CACHE=$SCRATCH/hf\n{}srun python train.py\n"
-DOCKER = "#!/bin/bash\nexec docker run --rm --gpus all \\\n  -v $PWD/a.yaml:/cfg/a.yaml{} \\\n  image axolotl train /cfg/a.yaml\n"
+DOCKER = "exec docker run --rm --gpus all \\\n  -v $PWD/a.yaml:/cfg/a.yaml{} \\\n  image axolotl train /cfg/a.yaml\n"
 PREPARED = AXOLOTL.format("completion") + "dataset_prepared_path: /work/prepared\n"
 
 

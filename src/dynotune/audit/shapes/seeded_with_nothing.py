@@ -85,11 +85,8 @@ def _promise(near: Sequence[Script], project: Project) -> Place | None:
             if _PROMISED.search(text) and not NOT_SO.search(text):
                 return Place(script.file, line)
     for file, document in project.documents.items():
-        for number, line in enumerate(document.split("\n"), 1):
-            if (
-                _PROMISED.search(line)
-                and not NOT_SO.search(line)
-                and re.search(r"\bseed|\bruns?\b", line, re.IGNORECASE)
-            ):
+        for number, said in enumerate(document.split("\n"), 1):
+            of_runs = re.search(r"\bseed|\bruns?\b", said, re.IGNORECASE)
+            if of_runs and _PROMISED.search(said) and not NOT_SO.search(said):
                 return Place(file, number)
     return None
