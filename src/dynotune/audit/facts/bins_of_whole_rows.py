@@ -52,6 +52,15 @@ def _grown(node: ast.AST) -> tuple[str, bool] | None:
     """What grows, and whether by the ids themselves (else by a row as a whole)."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
         return _root(node.target), bool(_OF_IDS.search(ast.unparse(node.value)))
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+        for target, value in zip(
+            node.targets[0].elts, node.value.elts, strict=False
+        ):  # ids, labels = ids + x, labels + y
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+                own = ast.unparse(target)
+                if ast.unparse(value.left) == own and _OF_IDS.search(f"{own} {ast.unparse(value.right)}"):
+                    return _root(target), True
+        return None
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
         same = ast.unparse(node.value.left) == ast.unparse(node.targets[0])
         return (_root(node.targets[0]), bool(_OF_IDS.search(ast.unparse(node.value.right)))) if same else None

@@ -81,6 +81,12 @@ class Project:
     """Of data files that configurations name, by the file: each column of the first rows, with the keys of its first entry
     where it has lists of mappings."""
 
+    first_rows: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Of data files in the project that its files name, by the file. What they say is shown to nobody: for marks in them."""
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Chat templates in files of their own."""
+
     imports: Imports = field(init=False, repr=False, compare=False)
     """Between its scripts."""
 

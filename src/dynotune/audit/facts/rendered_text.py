@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.rooms import own_nodes
+from dynotune.audit.facts.rooms import FUNCTIONS, own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import together
@@ -50,7 +50,7 @@ class RenderedText:
     """Nothing has a part in it that was not read."""
 
     also: tuple[Place, ...] = ()
-    """Of templates that it is made by."""
+    """Of templates that it is made by, and of what the functions that it calls give."""
 
     last: str = ""
     """What stands last, as it is written: the column, with the words in front of it where they belong to one string."""
@@ -83,15 +83,19 @@ def tokenised_texts(script: Script, project: Project) -> list[RenderedText]:
         for one in near
         for room in ast.walk(one.tree)
         if isinstance(room, Room)
-        for node in (own_nodes(room) if not isinstance(room, ast.Lambda) else ast.walk(room.body))
+        for node in _own(room)
         if isinstance(node, ast.Call) and _TOKENIZES.fullmatch(ast.unparse(node.func)) and node.args
     ]
 
 
+def _own(room: Room) -> Iterator[ast.AST]:
+    """Without what lambdas in it make, which are rooms of their own."""
+    return ast.walk(room.body) if isinstance(room, ast.Lambda) else own_nodes(room, (*FUNCTIONS, ast.Lambda))
+
+
 def _given(room: Room, columns: set[str], formats: set[str]) -> Iterator[ast.expr]:
     is_format = isinstance(room, ast.FunctionDef) and room.name in formats
-    nodes = list(own_nodes(room)) if not isinstance(room, ast.Lambda) else list(ast.walk(room.body))
-    for node in nodes:
+    for node in _own(room):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in columns:
@@ -120,6 +124,12 @@ class _Reader:
         self.last: list[str] = []
         self.known = True
         self._seen: set[int] = set()
+        self._around = [
+            one
+            for one in ast.walk(script.tree)
+            if isinstance(one, ast.FunctionDef) and one.lineno < room.lineno <= (one.end_lineno or 0)
+        ]
+        """Functions that it stands in, whose names it may use."""
 
     def read(self, value: ast.expr) -> RenderedText:
         self._function(self.room, self.script)
@@ -159,6 +169,10 @@ class _Reader:
         if isinstance(node.func, ast.Name):
             found = self._find(node.func.id, script)
             if found is not None:
+                if id(found[0]) not in self._seen:
+                    self.places += [
+                        place_of(found[1], one) for one in own_nodes(found[0]) if isinstance(one, ast.Return)
+                    ][:1]
                 self._function(*found)
             elif node.func.id not in _BUILTINS and not _TOKENIZES.fullmatch(node.func.id):
                 self.known = False
@@ -183,6 +197,8 @@ class _Reader:
         imported = script.imports.get(name, "").rpartition(".")[2]
         for one in (script, *(self.near if imported else ())):
             self._assigned(one.tree.body, name if one is script else imported, one)
+        for around in self._around if script is self.script else ():
+            self._assigned([one for one in own_nodes(around) if isinstance(one, ast.stmt)], name, script)
 
     def _member(self, owner: str, name: str, script: Script) -> None:
         """`CFG.template` of a class, `settings.TEMPLATE` of a file."""

@@ -28,7 +28,7 @@ def columns_named(
         try:
             if not path.is_file() or leaves(path, root):
                 continue
-            rows = _rows(start_of(path, _MOST_BYTES).decode("utf-8", "replace"), whole=name.endswith(".json"))
+            rows = rows_of(start_of(path, _MOST_BYTES).decode("utf-8", "replace"), whole=name.endswith(".json"))
         except (OSError, ValueError, RecursionError, NotRegularError):
             continue
         if rows:
@@ -59,7 +59,7 @@ def _of_axolotl(jobs: Sequence[Job]) -> Iterator[str]:
                     yield posixpath.normpath(name)
 
 
-def _rows(text: str, *, whole: bool) -> list[Mapping[str, Any]]:
+def rows_of(text: str, *, whole: bool) -> list[Mapping[str, Any]]:
     """Of lines, or of one list; a list that is cut here is no JSON any more, and its lines are none either."""
     if whole and text.lstrip().startswith("["):
         held = json.loads(text)

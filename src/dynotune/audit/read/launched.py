@@ -288,20 +288,6 @@ def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = Tr
     return found
 
 
-def environment_of(launches: Sequence[Launch]) -> Mapping[str, Value]:
-    """Variables that all of these commands set to the same text, which has no variable of its own."""
-    if not launches:
-        return {}
-    first, *others = launches
-    return {
-        name: Value(one.given_value, (one.place,))
-        for name, one in first.variables.items()
-        if isinstance(one.given_value, str)
-        and "$" not in one.given_value
-        and all(name in other.variables and other.variables[name].given_value == one.given_value for other in others)
-    }
-
-
 def each_of(
     launch: Launch, configs: Mapping[str, ConfigFile], texts: Mapping[str, str] = MappingProxyType({})
 ) -> list[Launch]:

@@ -20,8 +20,10 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
+from dynotune.audit.read.exported import exported_by_all
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, each_of, environment_of, given_by, jobs_of_launch
+from dynotune.audit.read.first_rows import first_rows
+from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
@@ -50,6 +52,7 @@ SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
 _SHELL = SHELL | {".mk"}
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
+_TEMPLATES = frozenset({".jinja", ".jinja2", ".j2"})
 _PYTHON = frozenset({".py", ".ipynb"})
 _LIGHTNING = "Lightning takes the steps of this trainer: its settings are not read, and no rule was asked about them"
 _OF_OTHERS = re.compile(r"change|history|news|todo|contribut|(?:^|/)docs?/", re.IGNORECASE)
@@ -68,6 +71,7 @@ class _Found:
     allocations: list[Allocation] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
+    templates: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     written: dict[str, Place] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
@@ -119,6 +123,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         notes=found.notes,
         written=found.written,
         columns=columns_named(root, list(found.configs.values()), jobs),
+        first_rows=first_rows(root, found.texts),
+        templates=found.templates,
     )
 
 
@@ -186,7 +192,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
     }
-    found.modules.environment = environment_of([one for one in found.launches if one.script])
+    found.modules.exported = exported_by_all(found.launches)
     found.modules.takes = functools.partial(takes, schemas)
     found.modules.started_with = {
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
@@ -273,7 +279,7 @@ def _is_named_as_ours(path: Path) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS:
+    if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS | _TEMPLATES:
         return True
     if path.suffix and path.suffix.lower() not in PERHAPS_JSON:
         return False
@@ -298,6 +304,9 @@ def _read(path: Path, root: Path, found: _Found) -> None:
         return
     if path.suffix.lower() in _DOCUMENTS:
         found.documents[place.file] = text
+        return
+    if path.suffix.lower() in _TEMPLATES:
+        found.templates[place.file] = text
         return
     found.texts[place.file] = text
     try:

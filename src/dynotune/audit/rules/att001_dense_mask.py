@@ -9,14 +9,16 @@ from dynotune.audit.facts.packed_rows import DENSE, is_flat, leaks_without_flash
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.mask_of_segments import SHORT, mask_of_segments
+from dynotune.audit.shapes.mask_of_segments import SHORT, mask_of_lightning, mask_of_segments
 
 _PACKED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\npacking: true\nmax_length: 2048\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
-    yield from _of_a_trainer(job, project)
-    yield from mask_of_segments(job, project)
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _of_a_trainer(job, project)
+        yield from mask_of_segments(job, project)
+    yield from mask_of_lightning(project)
 
 
 def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
@@ -82,7 +84,7 @@ RULE = Rule(
     name="packed-rows-dense-mask",
     summary="Packed rows meet an attention that needs a dense mask.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="TRL lays packed documents out in one long row and isolates them by their positions. Flash attention takes"

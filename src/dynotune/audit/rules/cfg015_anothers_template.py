@@ -105,7 +105,8 @@ RULE = Rule(
         " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens."
         " `apply_chat_template` for a base model whose tokenizer is known to have none, in a program that gives it none."
         " A system turn in rows for Gemma 1 or 2, whose template refuses it."
-        " Unsloth's `get_chat_template` with the name of another family's, and a text that is set as `chat_template`.",
+        " Unsloth's `get_chat_template` with the name of another family's, and a text that is set as `chat_template`:"
+        " also by a name from another file, from a template's file, or of another model's tokenizer.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rendered rows with the tokens that they become.",
         deliberate=("A template that all of one's models share, with tokens that are added and trained elsewhere.",),
         sources=("LLaMA-Factory 0.9.5, README's table of models and templates", "Axolotl 0.19, `ChatTemplate`"),

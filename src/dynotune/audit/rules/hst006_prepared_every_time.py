@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import given, on_gpu
@@ -14,6 +15,7 @@ from dynotune.audit.facts.together import code, imported, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.cache_that_goes_away import of_containers, of_one_run
 from dynotune.audit.shapes.tokenised_each_epoch import tokenised_each_epoch
 
 TOKENS_A_SECOND = 0.25e6
@@ -61,17 +63,24 @@ def _by_a_command(project: Project) -> Iterator[Said]:
     for job in project.jobs:
         if job.trainer is Trainer.AXOLOTL:
             yield from _prepared_rows_thrown_away(job, project)
+    for what, place, also in of_containers(project):
+        yield replace(_finding(what, place, ()), also=also)
     for launch in project.launches:
         overwrites = launch.flags.get("overwrite_cache")
         if overwrites is not None and overwrites.value is not False and _takes_the_flag(launch.script, project):
             yield _finding("`--overwrite_cache`", overwrites.place, ())
     by_file = {launch.file: launch for launch in project.launches if launch.script}
     for file, launch in by_file.items():
-        found = _THROWN_AWAY.search(project.texts.get(file, ""))
+        text = project.texts.get(file, "")
+        found = _THROWN_AWAY.search(text)
         script = next((one for one in project.scripts if one.file == launch.script), None)
-        if found is None or script is None or not any(_knows_datasets(one) for one in together(script, project)):
+        if script is None or not any(_knows_datasets(one) for one in together(script, project)):
             continue
-        text = project.texts[file]
+        gone = next(of_one_run(text), None) if found is None else None
+        if gone is not None:
+            yield _finding(f"`{gone[0][:60]}` is a folder that is gone afterwards", Place(file, gone[1]), ())
+        if found is None:
+            continue
         line = text.count("\n", 0, found.start(1)) + 1
         yield _finding(f"`{found[1].strip()[:60]}`", Place(file, line), ())
 
@@ -217,7 +226,8 @@ RULE = Rule(
         detected="E0: a data set that tokenises in a loop when it is made, in each of several processes, where no"
         " file keeps"
         " the result; `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag;"
-        " `keep_in_memory=True`, `force_redownload`, a cache in a folder that goes away, a launcher that clears it, or"
+        " `keep_in_memory=True`, `force_redownload`, a cache in a folder that goes away or in a container,"
+        " a launcher that clears it, or"
         " Axolotl's folder of prepared rows. E1:"
         " `overwrite_cache: true`, given; with data, only where a process needs ten seconds or more for it.",
         proven="The time from the start to the first step, twice.",

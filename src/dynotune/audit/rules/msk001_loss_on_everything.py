@@ -10,6 +10,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.all_tokens_under_a_claim import all_tokens_under_a_claim
 from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
 from dynotune.audit.shapes.keys_under_a_claim import keys_under_a_claim
 from dynotune.audit.shapes.labels_the_wrong_way import labels_the_wrong_way
@@ -33,6 +34,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from whole_labels_under_a_claim(project)
     yield from labels_the_wrong_way(project)
     yield from keys_under_a_claim(project)
+    yield from all_tokens_under_a_claim(project)
     for data in project.data:
         if data.per_example == 1:
             yield from _of_rows(data, project)

@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.pad_named_as_end import pad_named_as_end
 
 PAD_IS_EOS = re.compile(
     r"^[^#\n]*(?:\.pad_token(?:_id)?\s*=|[\"']pad_token[\"']\s*[:,])\s*[\w.]+\.eos_token(?:_id)?\b", re.MULTILINE
@@ -128,6 +129,8 @@ def _by_trl(script: Script, project: Project) -> Call | None:
 
 
 def _pad_is_eos(script: Script, project: Project) -> Place | None:
+    if (named := pad_named_as_end(script, project)) is not None:
+        return named
     for one in (script, *together(script, project)):
         found = PAD_IS_EOS.search(one.source)
         answers = ".generate(" in one.source and not re.search(r"\.train\(|\.backward\(", one.source)

@@ -13,6 +13,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
+from dynotune.audit.shapes.mark_that_a_table_lacks import mark_that_a_table_lacks
 from dynotune.audit.shapes.masking_of_trl import way_to_answers
 from dynotune.audit.shapes.masks_that_do_not_last import masks_that_do_not_last
 from dynotune.audit.shapes.starts_that_are_zero import masked_up_to, zero_where_not_found
@@ -67,6 +68,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     found = list(_not_found(script))
     yield from found or _zero_start(script, project)
     yield from masks_that_do_not_last(script, project)
+    yield from mark_that_a_table_lacks(script, project)
     if "SFT" in script.source:
         yield from _without_completions(script, project)
     if not any(name in script.source for name in _MASKS):
@@ -99,7 +101,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 return
 
 
-_SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep", re.IGNORECASE)
+_SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep|pattern", re.IGNORECASE)
 
 
 _SPEAKS = re.compile(r"\b(?:print|warn|warning|info|error|debug)\(")
@@ -169,12 +171,21 @@ def _zero_start(script: Script, project: Project) -> Iterator[Said]:
             return
 
 
+_OTHERWISE_MASKED = re.compile(r"complet|respon|answer|assist|mask|prompt", re.IGNORECASE)
+
+
 def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Script) -> bool:
     """The handler replaces the collator by another or by nothing, or passes; and of an import, the name is used under a
     condition rather than left to fail."""
     imports = any(isinstance(statement, (ast.ImportFrom, ast.Import)) for statement in node.body)
     applies = any(isinstance(one, ast.Assign) and name in ast.unparse(one.value) for one in node.body)
     for statement in handler.body:
+        if isinstance(statement, ast.Return):
+            value = ast.unparse(statement.value) if statement.value is not None else ""
+            returns = any(isinstance(one, ast.Return) and name in ast.unparse(one) for one in node.body)
+            if re.search(r"\w+Collator\w*\(|\bcollate\w*\b|\bdefault_data_collator\b", value):
+                return not _OTHERWISE_MASKED.search(value)
+            return returns and value in ("", "None")
         if isinstance(statement, ast.Assign):
             value = ast.unparse(statement.value)
             target = ast.unparse(statement.targets[0])
@@ -238,6 +249,7 @@ RULE = Rule(
         detected="E0: a `try` makes or applies the masking, and a handler replaces it by a plain collator, by"
         " nothing, or only"
         " prints; or a function that masks leaves a row's labels whole where it finds no answer, or"
+        " a mark out of a table by `.get`, where the table lacks it, and"
         " a search that gives 0 then, to a function that masks up to it. Handlers and branches that"
         " stop, and those that mask in another way, are not reported. `DataCollatorForLanguageModeling` over rows that"
         " have masked labels, and prompts that are counted from the start of rows padded on the left.",

@@ -12,6 +12,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.other_tokens_taken_out import without_other_tokens
 from dynotune.audit.shapes.targets_with_padding import targets_with_padding
 
 _MASKS = re.compile(
@@ -173,7 +174,7 @@ def _copied(script: Script) -> Iterator[Said]:
     if (
         "labels" not in script.source
         or "input_ids" not in script.source
-        or _MASKS.search(_IMPORTS.sub("", code(script)))
+        or _MASKS.search(without_other_tokens(_IMPORTS.sub("", code(script)), script))
     ):
         return
     collated = "DataCollatorForSeq2Seq" in code(script)

@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.beginnings import MARKS, Beginnings
+from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
@@ -13,9 +15,16 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.base_without_template import base_without_template
 from dynotune.audit.shapes.beginning_in_the_middle import beginning_in_the_middle, tokenizes
+from dynotune.audit.shapes.beginning_put_in_front import (
+    completions_of_axolotl,
+    configured,
+    put_in_front,
+    rows_that_begin_so,
+)
 
 _BEGINS = frozenset({"llama", "mistral", "gemma", "gemma2", "gemma3_text"})
 """Types whose templates write a beginning token and whose tokenizers add one."""
@@ -25,7 +34,42 @@ _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with 
 _ADDED_BY_NONE = re.compile(r"smollm", re.IGNORECASE)
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _of_a_script(script, project)
+    for job in project.jobs:
+        if not any(one.file in job.files for one in project.scripts):
+            yield from _of_rows(job, project)
+
+
+def _of_rows(job: Job, project: Project) -> Iterator[Said]:
+    """Of a trainer that tokenises a file's texts as they are."""
+    name = str(job.get("model_name_or_path") or "")
+    model = known(name)
+    if model is None or model.model_type not in _BEGINS or _ADDED_BY_NONE.search(name):
+        return
+    if any(_ADDS_NONE.search(project.texts.get(file, "")) for file in job.files):
+        return
+    mark = _mark(name, model)
+    found = rows_that_begin_so(job, project, mark)
+    if found is not None:
+        rows, key = found
+        yield Finding(
+            f"Rows of `{rows.file}` begin with `{mark}`, and the tokenizer adds another in front: they begin with two.",
+            place=rows,
+            also=(key,),
+            evidence=Evidence(Level.TEXT, {"begin with": mark, "model": name}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                f"Take `{mark}` off the rows: the tokenizer writes it.",
+                accuracy="Rows begin as they will at inference.",
+                measure="Print the first four ids of a row.",
+            ),
+        )
+
+
+def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     near = imported(script, project)
     models = _models(script, project)
     if not models or any(one.model_type not in _BEGINS or _ADDED_BY_NONE.search(name) for name, one in models):
@@ -35,8 +79,13 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     if any(one for job in project.jobs if script.file in job.files for one in base_without_template(job, project)):
         return  # its first row raises an error (CFG015)
+    front = next(put_in_front(script), None)
+    if front is not None:
+        yield _put_in_front(script, front)
+        return
     rendered = not any(_NONE.search(name) for name, _ in models)
-    if rendered and any(_WRITTEN.search(one.source) for one in (script, *near)):
+    config = any(mark in text for mark in MARKS for file, text in project.texts.items() if not file.endswith(".py"))
+    if rendered and (config or any(_WRITTEN.search(one.source) for one in (script, *near))):
         found = next(_twice(script, near, project), None)
         if found is not None:
             yield found
@@ -74,11 +123,34 @@ def _twice(script: Script, near: Sequence[Script], project: Project) -> Iterator
                 if isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Constant)
                 else None
             )
-            if not own.begins(first, room) and column not in columns:
+            there = configured(first, script, project)
+            if there is None and not own.begins(first, room) and column not in columns:
                 continue
             if any(word.arg == "add_special_tokens" or word.arg is None for word in call.keywords):
                 continue
-            yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`", own)
+            said = _finding(script, call, f"`{ast.unparse(call.func)}(...)`", own)
+            yield said if there is None else replace(_by_a_configuration(said, there), also=(there,))
+
+
+def _by_a_configuration(said: Finding, there: Place) -> Finding:
+    text = re.sub(r"\(by [^()]*\)", f"(by `{there.file}`, line {there.line})", said.message)
+    remedy = replace(said.remedy, text="Take the beginning token out of the text: the tokenizer writes it.")
+    return replace(said, message=text, remedy=remedy)
+
+
+def _put_in_front(script: Script, node: ast.expr) -> Finding:
+    return Finding(
+        "The beginning token is put in front of ids that the tokenizer has begun with one: rows begin with two.",
+        place=place_of(script, node),
+        evidence=Evidence(Level.TEXT, {"ids": ast.unparse(node)[:80]}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Leave the token out, or tokenise with `add_special_tokens=False`.",
+            accuracy="Rows begin as they will at inference.",
+            measure="Print the first four ids of a row.",
+        ),
+    )
 
 
 def _fields(files: Sequence[Script]) -> set[str]:
@@ -120,14 +192,13 @@ _BY_HAND = re.compile(r"\w+\.bos_token\s*\+|\{\w+\.bos_token\}")
 
 def _marks(script: Script, project: Project) -> set[str]:
     """The beginning tokens of the models that are named."""
-    return {
-        "<bos>"
-        if one.model_type.startswith("gemma")
-        else "<|begin_of_text|>"
-        if one.model_type == "llama" and _LLAMA_3.search(name)
-        else "<s>"
-        for name, one in _models(script, project)
-    }
+    return {_mark(name, one) for name, one in _models(script, project)}
+
+
+def _mark(name: str, one: Known) -> str:
+    if one.model_type.startswith("gemma"):
+        return "<bos>"
+    return "<|begin_of_text|>" if one.model_type == "llama" and _LLAMA_3.search(name) else "<s>"
 
 
 def _of_another(script: Script, marks: set[str]) -> bool:
@@ -146,6 +217,12 @@ def _prepared(script: Script, project: Project, texts: Beginnings) -> Iterator[S
     rooms = (*_functions(script), script.tree)
     made = next((one for room in rooms if (one := _as_text(room, texts, {"text"})) is not None), None)
     if made is None:
+        return
+    others = completions_of_axolotl(project)
+    if len(others) == len(project.jobs) == 1:
+        there = given(others[0], "datasets")
+        also = (there.place if there is not None else others[0].home,)
+        yield replace(_finding(script, made, "The trainer of rows of `type: completion`", texts), also=also)
         return
     users = [one for one in project.scripts if one.calls_of("SFTTrainer") and one not in imported(script, project)]
     if len(users) != 1 or not _trains_on_text(users[0]) or not _READS.search(users[0].source):
@@ -255,7 +332,7 @@ RULE = Rule(
     name="two-beginnings",
     summary="Texts that begin with the beginning token are tokenised with a second one.",
     group=Group.CORRECTNESS,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="The chat templates of Llama, Mistral and Gemma write the beginning token; so do their tokenizers,"
@@ -264,7 +341,9 @@ RULE = Rule(
         why="The model is trained on rows that begin with two, and is asked with one (or the other way round).",
         detected="E0: a text from `apply_chat_template(..., tokenize=False)`, or one with the beginning token in front, goes"
         " into a tokenizer without"
-        " `add_special_tokens=False`, and every model that is named belongs to such a family.",
+        " `add_special_tokens=False`, also one of a configuration, of a data file's rows, or of a script that makes them for"
+        " Axolotl's `type: completion`; or the token's id is put in front of ids;"
+        " and every model that is named belongs to such a family.",
         proven="`dynotune prepare --config sft.yaml --show 3`, or the first ids of a row.",
         deliberate=("A tokenizer that was loaded with `add_bos_token=False`.",),
         sources=("transformers' documentation on chat templates: special tokens are in the template already",),

@@ -13,6 +13,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.mark_out_of_context import mark_out_of_context
 from dynotune.audit.shapes.own_marks import own_marks
+from dynotune.audit.shapes.written_otherwise import written_otherwise
 
 MARKS: Mapping[str, re.Pattern[str]] = {
     "ChatML": re.compile(r"<\|im_start\|>"),
@@ -51,6 +52,17 @@ _NAMED_BY = ("0", "model_name", "pretrained_model_name_or_path")
 _ARGUMENTS = ("response_template", "response_part", "instruction_part", "instruction_template")
 
 
+_HEADERS: Mapping[str, tuple[str, re.Pattern[str]]] = {
+    "ChatML": ("<|im_start|>", re.compile(r"(?:system|user|assistant|tool)?(?:\s|$)")),
+    "Llama 3": (
+        "<|start_header_id|>",
+        re.compile(r"(?:(?:system|user|assistant|tool|ipython)(?:<\|end_header_id\|>|$)|$)"),
+    ),
+    "Gemma": ("<start_of_turn>", re.compile(r"(?:(?:user|model)(?:\s|$)|$)")),
+}
+"""What stands behind the mark that begins a turn, where the model's own template writes it."""
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
     for call in script.calls_of("DataCollatorForCompletionOnlyLM", "train_on_responses_only"):
         given = [call.arguments[name] for name in _ARGUMENTS if name in call.arguments]
@@ -62,7 +74,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             mark = setting.value
             if (other := _missing(mark, script, project)) is not None:
                 place = setting.place if setting.place.line else call.place
-                yield _never_comes(mark, place, other)
+                yield _never_comes(mark, place, other, setting.via)
                 break
             if call.name.endswith("OnlyLM"):
                 place = setting.place if setting.place.line else call.place
@@ -70,7 +82,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 if split is not None:
                     yield split
                     break
-            found = _of_another(mark, setting.place if setting.place.line else call.place, call.place, script, project)
+            place = setting.place if setting.place.line else call.place
+            found = _of_another(mark, place, call.place, script, project, setting.via)
+            found = found or written_otherwise(mark, place, script, project, setting.via)
             if found is not None:
                 yield found
                 break
@@ -79,22 +93,29 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 def _of_ones_own(script: Script, project: Project) -> Iterator[Said]:
     """Rows that a model's own template renders, and a search that the script has written itself."""
+    rendered = any("apply_chat_template(" in code(one) for one in together(script, project))
     for own in own_marks(script):
-        if not any("apply_chat_template(" in code(one) for one in together(script, project)):
-            return
-        if (found := _of_another(own.text, own.place, own.place, script, project)) is not None:
+        also = (own.named,) if own.named is not None else ()
+        found = _of_another(own.text, own.place, own.place, script, project, also) if rendered else None
+        found = found or written_otherwise(own.text, own.place, script, project, also)
+        if found is not None:
             yield found
             return
 
 
-def _of_another(mark: str, place: Place, asked: Place, script: Script, project: Project) -> Finding | None:
-    """The mark is of another template than the one that rows are rendered in. asked: the call that gets it."""
+def _of_another(
+    mark: str, place: Place, asked: Place, script: Script, project: Project, also: tuple[Place, ...] = ()
+) -> Finding | None:
+    """The mark is of another template than the one that rows are rendered in, or has another header than that one writes.
+    asked: the call that gets it; also: where it comes from."""
     used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
     rendered, by = _rendered(together(script, project))
-    if not used or not rendered or rendered == used or _written(mark, asked, script, project):
+    other = used == rendered and _has_another_header(mark, used)
+    if not used or not rendered or (rendered == used and not other) or _written(mark, asked, script, project):
         return None
+    whose = f"which {used}'s template never writes" if other else f"{used}'s mark"
     return Finding(
-        f"Answers are looked for by `{mark.strip()}`, {used}'s mark, and rows are rendered in {rendered}'s template"
+        f"Answers are looked for by `{mark.strip()}`, {whose}, and rows are rendered in {rendered}'s template"
         f" ({by}): it never comes, so every label is masked, or none.",
         place=place,
         evidence=Evidence(Level.TEXT, {"mark": mark.strip(), "mark of": used, "template": rendered}),
@@ -105,7 +126,13 @@ def _of_another(mark: str, place: Place, asked: Place, script: Script, project: 
             accuracy="The loss is on the answers.",
             measure="Print the labels of one batch that are not -100.",
         ),
+        also=also,
     )
+
+
+def _has_another_header(mark: str, template: str) -> bool:
+    begins, behind = _HEADERS.get(template, ("", re.compile("")))
+    return bool(begins) and any(not behind.match(piece) for piece in mark.replace("\\n", "\n").split(begins)[1:])
 
 
 def _missing(mark: str, script: Script, project: Project) -> RenderedText | None:
@@ -126,8 +153,9 @@ def _may_begin(piece: str, core: str) -> bool:
     return any(piece.endswith(core[:length]) for length in range(1, len(core)))
 
 
-def _never_comes(mark: str, place: Place, rendered: RenderedText) -> Finding:
-    by = f"`{rendered.place.file}`, line {(*rendered.also, rendered.place)[0].line}"
+def _never_comes(mark: str, place: Place, rendered: RenderedText, via: tuple[Place, ...]) -> Finding:
+    home = (*rendered.also, rendered.place)[0]
+    by = f"`{home.file}`, line {home.line}"
     return Finding(
         f"Answers are looked for by `{mark.strip()}`, and the text that rows are made of ({by}) has no such mark: it"
         " never comes, so every label is masked, or none.",
@@ -140,7 +168,7 @@ def _never_comes(mark: str, place: Place, rendered: RenderedText) -> Finding:
             accuracy="The loss is on the answers.",
             measure="Print the labels of one batch that are not -100.",
         ),
-        also=(rendered.place, *rendered.also),
+        also=(*via, rendered.place, *rendered.also),
     )
 
 
@@ -216,7 +244,9 @@ RULE = Rule(
         " them.",
         detected="E0: the mark that is given, and the text that the project's own functions make of rows, where all of it"
         " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name; also of"
-        " a search that the script has written itself, over rows that the model's own template renders. Not said"
+        " a search that the script has written itself, over rows that the model's own template renders; a header of a role"
+        " that the model's template does not write; a mark that the project writes into its rows in other letters, or"
+        " among headings of which it is none. Not said"
         " where the script writes the mark into its rows itself, or sets a template.",
         proven="Print the labels of one batch that are not -100.",
         deliberate=("A template is put into the tokenizer's files elsewhere.",),

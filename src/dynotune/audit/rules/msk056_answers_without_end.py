@@ -9,8 +9,10 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.opened_again import opened_again
+from dynotune.audit.shapes.template_without_end import template_without_end
 from dynotune.audit.shapes.text_without_end import text_without_end, tokenised_without_end
 
 _ENDS = re.compile(
@@ -35,7 +37,18 @@ _IDS = re.compile(r"\w*tok\w*(\.encode)?\(")
 _ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|translation|assistant", re.IGNORECASE)
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _of_a_script(script, project)
+    seen: set[Place] = set()
+    for job in project.jobs:
+        for one in template_without_end(job, project):
+            if isinstance(one, Finding) and one.place not in seen:
+                seen.add(one.place)
+                yield one
+
+
+def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     yield from _without_end(script, project)
     yield from opened_again(script, project)
     yield from text_without_end(script, project, _ENDS)
@@ -177,7 +190,7 @@ RULE = Rule(
     name="answers-without-end",
     summary="Rows that are trained on lack the end of an answer, or end with the beginning of another.",
     group=Group.CORRECTNESS,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="A function of the script's own makes ids and labels of prompt and answer, and no end token is among them:"
@@ -190,7 +203,7 @@ RULE = Rule(
         " a row's whole conversation, or of turns whose last one is the assistant's, with `add_generation_prompt=True`, in a"
         " program that trains; a text that ends with a column of the row, for"
         " the trainer of a TRL before 0.16, or Unsloth's, which add no end; and one that a script tokenises so for"
-        " transformers' trainer.",
+        " transformers' trainer; a chat template of the project's own that writes no end behind an assistant's turn.",
         proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
         deliberate=(
             "The rows themselves end with the end token's text.",

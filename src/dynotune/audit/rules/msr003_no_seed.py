@@ -14,6 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.seeded_too_late import seeded_too_late
+from dynotune.audit.shapes.seeded_with_nothing import adapters_before_the_trainer, seeded_with_nothing
 
 _SEEDED = re.compile(
     r"\b\w*seed\w*\s{0,4}\((?!self)|\bGenerator\(|default_rng\(\s{0,4}\w|RandomState\(\s{0,4}\w", re.IGNORECASE
@@ -27,7 +28,7 @@ _ELSEWHERE = re.compile(r"eval|test_|infer|predict|generat|demo|plot", re.IGNORE
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    trained = any(loops(script))
+    trained = any(loops(script)) or _by_lightning(script)
     handed = any(job.home.file == script.file and job.trainer in _TRAINERS for job in project.jobs)
     if not trained and not handed:
         return
@@ -36,6 +37,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     if any(_SEEDED.search(_without_definitions(one)) for one in near):
         yield from seeded_too_late(script, near, lambda call: _draws_rows(call, trained))
+        draws = [call for one in near for call in one.calls if _draws_rows(call, trained)]
+        yield from seeded_with_nothing(near, project, [*draws, *made_by_chance(near)])
         return
     own = {node.name for one in project.scripts for node in ast.walk(one.tree) if isinstance(node, ast.ClassDef)}
     if trained and any(_is_a_librarys(call, own) for one in near for call in one.calls):
@@ -46,6 +49,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     weights = [*made_by_chance(near)] if trained else []
     drawn = [*rows, *adapters, *weights]
     if not drawn:
+        yield from adapters_before_the_trainer(near, project)
         return
     what = " and ".join(
         [
@@ -77,6 +81,14 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     )
 
 
+def _by_lightning(script: Script) -> bool:
+    """Lightning's trainer, which seeds nothing."""
+    made = any(_LIGHTNING.match(call.name) for call in script.calls)
+    return made and any(call.name.rpartition(".")[2] == "fit" for call in script.calls)
+
+
+_LIGHTNING = re.compile(r"(?:lightning|pytorch_lightning)\.(?:pytorch\.)?Trainer$")
+
 _LIBRARYS = re.compile(
     r"(?:transformers|trl|unsloth|sentence_transformers)\b.*\.(?:\w*Trainer|\w*TrainingArguments|SFTConfig|DPOConfig)$"
 )
@@ -88,6 +100,8 @@ _SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset|Namespace)$)[
 
 def _is_a_librarys(call: Call, own: Collection[str]) -> bool:
     """Also of a library that nothing is known of; and a class of one that is handed a seed."""
+    if _LIGHTNING.match(call.name):
+        return False
     if _LIBRARYS.match(call.name):
         return True
     if call.name.rpartition(".")[2] in own:
@@ -193,7 +207,8 @@ RULE = Rule(
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
         detected="E0: rows that are shuffled or divided, adapters or new layers that are made, without a seed of"
-        " their own, and no call in any file of the program that sets one, or only calls behind them in the same"
+        " their own, in loops and under Lightning's trainer,"
+        " and no call in any file of the program that sets one, or only calls behind them in the same"
         " function. Of a trainer's script only rows that are drawn before it: the trainer"
         " seeds the rest.",
         proven="Run twice and compare the first losses.",

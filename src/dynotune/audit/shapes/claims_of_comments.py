@@ -65,8 +65,33 @@ _ONLY = re.compile(
 )
 
 
+_ONE_PART = re.compile(
+    r"\bloss\b(?: (?:is|runs|counts|goes|falls|should be|taken|computed|applied|put))* (?:on|over|for|from)(?: the| our)?"
+    r" (?P<part>[a-z][\w-]*)(?:'s)?(?: (?P<more>[a-z][\w-]*))? (?:only|alone)\b"
+    r"|\bloss\b(?: (?:is|runs|counts|goes|taken|computed|applied|put))* only (?:on|over|for|from)(?: the| our)?"
+    r" (?P<one>[a-z][\w-]*)",
+    re.IGNORECASE,
+)
+"""`the loss is taken on the review only`: an answer in the project's own words."""
+
+_NO_PART = re.compile(
+    r"^(?:rank|process\w*|main|node|gpus?|cpu|device|head|adapters?|lora|valid\w*|eval\w*|test|dev|train\w*|tokens?|real"
+    r"|unpadded|text|last|first|masked|positions?|rows?|batch\w*|epoch\w*|steps?|data|logits|experts?|it|this|that|prompts?"
+    r"|questions?|users?)$",
+    re.IGNORECASE,
+)
+
+
+def _of_one_part(text: str) -> bool:
+    found = _ONE_PART.search(text)
+    words = [found[name] for name in ("part", "more", "one") if found[name]] if found is not None else []
+    return bool(words) and not any(_NO_PART.match(word) for word in words)
+
+
 def wants_answers(text: str) -> bool:
     """Whether a sentence says that the loss is on answers alone."""
+    if _of_one_part(text) and not NOT_SO.search(text):
+        return True
     if (out := _OUT.search(text)) is not None and _OF_LOSS.search(out[0]):
         return not NOT_SO.search(text.replace(out[0], ""))
     return bool(ANSWERS.search(text) or _ONLY.search(text)) and not NOT_SO.search(text)

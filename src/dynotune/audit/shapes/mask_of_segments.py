@@ -25,6 +25,7 @@ _GIVEN = re.compile(
 )
 _PACKED = re.compile(r"seg|doc|pack|position_ids|boundar|cu_seqlens|lengths|sample_id|eos|bos", re.IGNORECASE)
 _SPARSE = re.compile(r"create_block_mask|flex_attention|varlen|flash_attn_func")
+_BY_TORCH = re.compile(r"scaled_dot_product_attention\(|MultiheadAttention\(")
 SHORT = 2048
 """Tokens below which the mask is small beside the rest of the step."""
 
@@ -40,7 +41,7 @@ def mask_of_segments(job: Job, project: Project) -> Iterator[Said]:
     if any(_SPARSE.search(one.source) for one in scripts.values()):
         return
     used = attention(job)
-    if used not in DENSE and not any("scaled_dot_product_attention(" in one.source for one in scripts.values()):
+    if used not in DENSE and not any(_BY_TORCH.search(one.source) for one in scripts.values()):
         return
     for script in scripts.values():
         first = next((one for one in project.jobs if {script.file, *scripts} & set(one.files)), job)
@@ -48,6 +49,30 @@ def mask_of_segments(job: Job, project: Project) -> Iterator[Said]:
         if node is not None:
             yield _finding(script, node, used)
             return
+
+
+def mask_of_lightning(project: Project) -> Iterator[Said]:
+    """Of a program that Lightning trains, whose settings are no job's."""
+    jobs = {file for job in project.jobs for file in job.files}
+    for start in project.scripts:
+        if start.file in jobs or not any(_LIGHTNING.match(call.name) for call in start.calls):
+            continue
+        program = connected(start, project)
+        if any(_SPARSE.search(one.source) for one in program):
+            continue
+        if not any(_DENSE_LAYERS.search(one.source) for one in program):
+            continue
+        for script in program:
+            node = _made(script)
+            if node is not None:
+                yield _finding(script, node, None)
+                return
+
+
+_LIGHTNING = re.compile(r"(?:lightning|pytorch_lightning)\.(?:pytorch\.)?Trainer$")
+_DENSE_LAYERS = re.compile(
+    r"scaled_dot_product_attention\(|MultiheadAttention\(|TransformerEncoder|attn_implementation"
+)
 
 
 def _made(script: Script) -> ast.AST | None:

@@ -111,6 +111,16 @@ def _names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+def masked_before(name: str) -> str:
+    """A pattern of code that takes labels out up to a place: `[-100] * n`, `labels[:n] = -100`, and one by one, as in
+    `[t if at >= n else -100 for ...]`."""
+    one_by_one = rf"[^\n]* (?:>=|<=|<|>) {name}\b"
+    return (
+        rf"(?:-100|\w*IGNORE\w*)\] \* (?:min\()?{name}\b|\[(?:0)?:{name}\] = |range\({name}\)"
+        rf"| if{one_by_one} else [^\n]*(?:-100|IGNORE)|(?:-100|IGNORE\w*) if{one_by_one}|\.where\({one_by_one}[^\n]*-100"
+    )
+
+
 _BY_TEXT = re.compile(r"\.r?(?:find|index)\(|\w*(?:find|locate|search)\w*\(")
 
 
@@ -118,7 +128,7 @@ def _zero(function: ast.FunctionDef, text: str) -> ast.AST | None:
     """`n = len(tok(parts[0])) if len(parts) > 1 else 0`, and `[-100] * n` behind it."""
     split = {name for name, value in _assigned(function) if re.search(r"\.r?(?:split|partition)\(", ast.unparse(value))}
     for name, value in _assigned(function):
-        if not isinstance(value, ast.IfExp) or not re.search(rf"-100\] \* {name}\b|\[(?:0)?:{name}\] = ", text):
+        if not isinstance(value, ast.IfExp) or not re.search(masked_before(name), text):
             continue
         test = ast.unparse(value.test)
         parts = re.fullmatch(r"len\((\w+)\) (?:> 1|== 2|>= 2)", test)

@@ -13,7 +13,9 @@ from dynotune.audit.place import Place
 _MASKS = re.compile(r"-100|IGNORE_INDEX|ignore_index|loss_mask|label_mask")
 _IN_TEXT = frozenset({"find", "rfind", "index", "rindex", "split", "rsplit", "partition", "rpartition"})
 _TOKENIZER = re.compile(r"(?:^|[._])(?:tok|tokenizer|tokeniser|processing_class)$", re.IGNORECASE)
-_HEADING = re.compile(r"\s*#+\s*(?!respon|answer|assist|output|repl|complet|human|instruct|input|user)", re.IGNORECASE)
+_HEADING = re.compile(
+    r"\s*#+(?![\s#]*(?:respon|answer|assist|output|repl|complet|human|instruct|input|user))", re.IGNORECASE
+)
 """Of Markdown, as text has it."""
 
 _NAMED = re.compile(r"head(?:er)?|mark|template|sep|start|answer|respon|assistant|prefix|needle|begin", re.IGNORECASE)
@@ -23,6 +25,10 @@ _NAMED = re.compile(r"head(?:er)?|mark|template|sep|start|answer|respon|assistan
 class OwnMark:
     text: str
     place: Place
+    """Where it is looked for."""
+
+    named: Place | None = None
+    """Where a name is given to it, if one is."""
 
 
 def own_marks(script: Script) -> Iterator[OwnMark]:
@@ -40,17 +46,30 @@ def own_marks(script: Script) -> Iterator[OwnMark]:
             continue
         asked = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "encode" else call.func
         if _TOKENIZER.search(ast.unparse(asked)) and (mark := _text(call.args[0], names)):
-            yield OwnMark(mark, place_of(script, call))
+            yield OwnMark(mark, place_of(script, call), _home(call.args[0], names, script))
     masking = [
         one
         for one in ast.walk(script.tree)
         if isinstance(one, ast.FunctionDef) and re.search(rf"labels|{_MASKS.pattern}", ast.unparse(one))
     ]
     for node in (call for function in masking for call in own_nodes(function)):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
-            continue
-        if node.func.attr in _IN_TEXT and (mark := _text(node.args[0], names)) and not _HEADING.match(mark):
-            yield OwnMark(mark, place_of(script, node))
+        sought = _asked(node)
+        if sought is not None and (mark := _text(sought, names)) and not _HEADING.match(mark):
+            yield OwnMark(mark, place_of(script, node), _home(sought, names, script))
+
+
+def _asked(node: ast.AST) -> ast.expr | None:
+    """What is looked for in a text: by a method of it, by a pattern that `re.escape` makes, or by `in`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr in _IN_TEXT:
+            return node.args[0]
+        if ast.unparse(node.func) == "re.escape":
+            return node.args[0]
+    return None
+
+
+def _home(node: ast.expr, names: dict[str, ast.expr], script: Script) -> Place | None:
+    return place_of(script, names[node.id]) if isinstance(node, ast.Name) and node.id in names else None
 
 
 def _text(node: ast.expr, names: dict[str, ast.expr]) -> str:

@@ -16,7 +16,7 @@ _WHOLE_LOSS = re.compile(r"CrossEntropyLoss\(\s*\)|cross_entropy\((?:[^()\n]|\((
 _TOLD_APART = re.compile(
     r"ignore_index|-100|reduction\s*=\s*[\"'](?:none|sum)|pack_padded|masked_select|CrossEntropyLoss\(\s*weight|\bweight=\w*w"
     r"|\[[^\]\n]*(?:mask|valid|keep|pad)\w*[^\]\n]*\]\s*(?:[),.=]|$)|\*\s*[\w.]*(?:mask|valid|keep|pad)\w*|!=\s*[\w.]*pad"
-    r"|==\s*[\w.]*pad|\.ne\(|lengths|nested_tensor",
+    r"|==\s*[\w.]*pad|\.ne\(|lengths|(?<!enable_)nested_tensor",
     re.IGNORECASE | re.MULTILINE,
 )
 """What may take padding out of the loss. A mask of the attention is none of it."""
@@ -67,11 +67,18 @@ def targets_with_padding(script: Script, project: Project) -> Iterator[Said]:
     )
 
 
+_ROW_BY_ROW = r"\w+\[\w+, ?:"
+"""`ids[i, :len(row)] = row`."""
+
+
 def _pair(node: ast.AST) -> ast.expr | None:
     """Of a function that pads several rows and returns two of one kind, the targets."""
     if not isinstance(node, ast.FunctionDef) or not re.search(r"pad", ast.unparse(node)):
         return None
     given = given_in(node)
+    text = ast.unparse(node)
+    if re.search(r"(?:full|zeros)\(", text) and not re.search(rf"{_ROW_BY_ROW}|pad_sequence|padding=", text):
+        return None
     for one in ast.walk(node):
         if isinstance(one, ast.Return) and one.value is not None:
             parts = _parts(one.value)
@@ -145,6 +152,11 @@ def _is_padded(node: ast.expr, given: Given, depth: int = 0) -> bool:
         return _FILLS.fullmatch(ast.unparse(fill)) is not None
     if isinstance(node.func, ast.Attribute) and node.func.attr in ("contiguous", "clone", "long", "to") and depth < 4:
         return _is_padded(node.func.value, given, depth + 1)
+    if name in ("torch.full", "torch.zeros", "np.full", "np.zeros", "numpy.full", "numpy.zeros"):
+        fill = words.get("fill_value") or (
+            node.args[1] if name.endswith("full") and len(node.args) > 1 else ast.Constant(0)
+        )
+        return _FILLS.fullmatch(ast.unparse(fill)) is not None
     padding = words.get("padding")
     told = isinstance(padding, ast.Constant) and padding.value in (True, "max_length", "longest")
     return told and "tok" in name.lower()

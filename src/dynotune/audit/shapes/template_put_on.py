@@ -1,16 +1,17 @@
-"""A script puts another family's chat template on an instructed model's tokenizer: by Unsloth's name for it, or as text."""
+"""A run puts another family's chat template on an instructed model's tokenizer: by Unsloth's name for it, as text, from
+a file, or from another model's tokenizer."""
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 
+from dynotune.audit.facts.chat_templates import ChatTemplate, of_job, of_scripts
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.marks_that_a_base_lacks import adds_tokens
 
 _QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-[48]bit$|-(?:awq|gptq(?:-int[48])?|fp8|dynamic)$")
 """What hosts put behind a model's name who have only quantized it."""
@@ -57,20 +58,23 @@ def template_put_on(job: Job, project: Project) -> Iterator[Said]:
     named = job.get("model_name_or_path")
     own = _family(named) if isinstance(named, str) else ""
     start = next((one for one in project.scripts if one.file in job.files), None)
-    if not own or start is None:
+    if not own or adds_tokens(job):
         return
-    program = connected(start, project)
+    program = connected(start, project) if start is not None else ()
     if any(_GROWS.search(code(one)) for one in program):
         return
-    given = [one for script in program for one in (*_by_name(script), *_by_text(script))]
-    if not given or any(theirs == own for _, _, theirs in given):
+    templates = (*of_job(job, project), *of_scripts(program, project))
+    given = [one for script in program for one in _by_name(script)]
+    given += [one for template in templates for one in _by_text(template)]
+    if not given or any(theirs == own for _, _, theirs, _ in given):
         return  # none, or several of which one fits: which is used, is not told here
-    place, shown, theirs = given[0]
+    place, shown, theirs, also = given[0]
+    whose = "Llama 2's and Mistral" if theirs == "Mistral" else theirs
     yield Finding(
-        f"`{shown}` is {theirs}'s, and `{named}` is a {own} model: it has learned other marks of turns, and"
-        f" {theirs}'s are spelled as pieces of text in its vocabulary.",
+        f"`{shown}` is {whose}'s, and `{named}` is a {own} model: it has learned other marks of turns, and"
+        f" these are spelled as pieces of text in its vocabulary.",
         place=place,
-        also=(job.place("model_name_or_path"),),
+        also=(job.place("model_name_or_path"), *also),
         evidence=Evidence(Level.TEXT, {"template of": theirs, "model": named, "family": own}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
@@ -78,7 +82,7 @@ def template_put_on(job: Job, project: Project) -> Iterator[Said]:
             f'Take `chat_template="{_FITS[own]}"`, or leave the call out: the tokenizer has its own template. Marks'
             " by which answers are looked for change with it."
             if shown.startswith("chat_template=")
-            else "Leave the assignment out: the tokenizer has its own template.",
+            else f"Leave `{shown.partition(':')[0]}` out: the tokenizer has its own template.",
             accuracy="The model is trained in the form of conversation that it knows, and that servers render.",
             measure="Print a rendered row with its tokens.",
         ),
@@ -90,33 +94,22 @@ def _family(named: str) -> str:
     return next((family for family, pattern in _LEARNED if pattern.search(last)), "")
 
 
-def _by_name(script: Script) -> Iterator[tuple[Place, str, str]]:
+def _by_name(script: Script) -> Iterator[tuple[Place, str, str, tuple[Place, ...]]]:
     """`get_chat_template(tokenizer, chat_template="llama-3.1")`, where the name is known and one."""
     for call in script.calls_of("get_chat_template"):
         given = call.arguments.get("chat_template") or call.arguments.get("1")
         if given is None or not given.is_known or given.others or not isinstance(given.value, str):
             continue
         if (theirs := _NAMED.get(given.value.lower(), "")) and "nsloth" in call.name:
-            yield call.place, f'chat_template="{given.value}"', theirs
+            yield call.place, f'chat_template="{given.value}"', theirs, ()
 
 
-def _by_text(script: Script) -> Iterator[tuple[Place, str, str]]:
-    """`tokenizer.chat_template = "{% for ... %}<|start_header_id|>..."`, also by a constant of the file."""
-    if ".chat_template" not in script.source:
-        return
-    constants = {
-        node.targets[0].id: node.value
-        for node in script.tree.body
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-    }
-    for node in ast.walk(script.tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
-            continue
-        if node.targets[0].attr != "chat_template":
-            continue
-        value = constants.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
-        if not isinstance(value, ast.Constant) or not isinstance(value.value, str) or "{" not in value.value:
-            continue
-        marks = [family for family, pattern in _MARKS.items() if pattern.search(value.value)]
-        if len(marks) == 1:
-            yield place_of(script, node), ast.unparse(node.targets[0]), marks[0]
+def _by_text(template: ChatTemplate) -> Iterator[tuple[Place, str, str, tuple[Place, ...]]]:
+    """A text with one family's marks, or the template of a model of one."""
+    also = (template.home,) if template.home is not None else ()
+    if template.of_model:
+        marks = [family] if (family := _family(template.of_model)) else []
+    else:
+        marks = [family for family, pattern in _MARKS.items() if pattern.search(template.text)]
+    if len(marks) == 1:
+        yield template.place, template.shown, marks[0], also

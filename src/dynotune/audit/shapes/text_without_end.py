@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.rendered_text import rendered_texts, tokenised_texts
+from dynotune.audit.facts.rendered_text import RenderedText, rendered_texts, tokenised_texts
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
+from dynotune.audit.place import Place
 
 ADDS_END = (0, 16)
 """The release of TRL from which on its trainer puts an end token behind text that has none. Unsloth makes rows with code of
@@ -31,6 +32,51 @@ _ANSWER = re.compile(
 """Of what stands last in a row: a document's title and body end where the document does, and teach nobody to answer."""
 
 
+_LABEL = re.compile(r"(?:^|\n)[#* ]*([A-Za-z][\w ]{1,30}):\**\s*$")
+_OF_DOCUMENTS = re.compile(
+    r"title|body|text|content|article|abstract|document|passage|author|date|url|name|tags?|source", re.I
+)
+
+
+def _labelled(text: RenderedText) -> bool:
+    """`Complaint:\\n{complaint}\\n\\nLetter:\\n{letter}`: parts under a name each, of which the last answers the others."""
+    labels = [found[1] for piece in text.literals if (found := _LABEL.search(piece)) is not None]
+    return len(labels) > 1 and not any(_OF_DOCUMENTS.search(label) for label in labels)
+
+
+def _answers(text: RenderedText) -> bool:
+    return _ANSWER.search(text.last) is not None or _labelled(text)
+
+
+_NEVER_ADD = re.compile(
+    r"falcon|gpt-?(?:j|neo|2)|pythia|\bmpt-|bloom|\bopt-|stablelm|starcoder|codegen|phi-?[1-4]|olmo|granite|internlm|deepseek"
+    r"|smollm|yi-|cerebras-gpt|rwkv|exaone|minicpm"
+)
+"""Families whose tokenizers put no end token behind a text by themselves, besides those that are known in all."""
+
+
+def _is_known(name: object) -> bool:
+    last = name.rpartition("/")[2].lower() if isinstance(name, str) else ""
+    return known(name) is not None or _NEVER_ADD.search(last) is not None
+
+
+def _switched_off(script: Script, project: Project) -> tuple[Place, ...]:
+    """Where the tokenizer is told to add none (`add_eos_token=False`), also by what a launcher exports: each place of it, if
+    all say so."""
+    asked = [
+        call.arguments["add_eos_token"]
+        for one in together(script, project)
+        for call in one.calls_of("from_pretrained")
+        if "add_eos_token" in call.arguments
+    ]
+    if not asked or not all(one.value is False for one in asked):
+        return ()
+    return tuple(place for one in asked for place in (one.place, *one.via))
+
+
+_SWITCH = re.compile(r"add_eos_token\s*=\s*[^,\n]*?(?=[,)\n])|\bADD_EOS\w*")
+
+
 def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) -> Iterator[Said]:
     """ends: what may be the end of an answer, in code that renders one."""
     version = project.pinned("trl")
@@ -41,14 +87,14 @@ def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) ->
         return
     if not jobs or any(job.method is not Method.SFT or _packs(job.setting("packing")) for job in jobs):
         return  # packing puts one between rows
-    if any(known(job.get("model_name_or_path")) is None for job in jobs):
+    if not all(_is_known(job.get("model_name_or_path")) for job in jobs):
         return  # a tokenizer of which nothing is known may add one
     if any(_ADDS.search(code(one)) for one in together(script, project)):
         return
     texts = rendered_texts(script, project)
     if not texts or not all(one.known and one.ends_with_data and not ends.search(one.source) for one in texts):
         return
-    if not all(_ANSWER.search(one.last) for one in texts):
+    if not all(map(_answers, texts)):
         return
     first = texts[0]
     shown = "Unsloth" if under else f"TRL {'.'.join(map(str, version or ()))}"
@@ -81,12 +127,14 @@ def tokenised_without_end(
     if not script.calls_of("Trainer") or "CausalLM" not in script.source:
         return
     jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRANSFORMERS]
-    if not jobs or any(known(job.get("model_name_or_path")) is None for job in jobs):
+    if not jobs or not all(_is_known(job.get("model_name_or_path")) for job in jobs):
         return
+    off = _switched_off(script, project)
     sources = [pads.sub("", code(one)) for one in together(script, project)]
+    sources = [_SWITCH.sub("", one) for one in sources] if off else sources
     if any(_PACKS.search(one) or ends.search(one) or _ADDS.search(one) for one in sources):
         return
-    texts = [one for one in tokenised_texts(script, project) if one.ends_with_data and _ANSWER.search(one.last)]
+    texts = [one for one in tokenised_texts(script, project) if one.ends_with_data and _answers(one)]
     if not texts or not all(one.known and len(one.literals) > 1 for one in texts):
         return
     yield Finding(
@@ -102,7 +150,7 @@ def tokenised_without_end(
             accuracy="The end of an answer is learned.",
             measure="Print the last id of a row of `trainer.train_dataset`.",
         ),
-        also=texts[0].also,
+        also=(*texts[0].also, *off),
     )
 
 

@@ -128,6 +128,9 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
             said = str(node.value) if isinstance(node, ast.Constant) else ""
             if 12 < len(said) < 400 and wants_answers(said):
                 return place_of(script, node)
+        for note in project.notes.get(script.file, "").split("\n"):
+            if any(wants_answers(one) for one in _SENTENCES.split(note[:600])):
+                return Place(script.file, 1)
     claim = claim_in_documents(project)
     return None if claim is not None and _may_be_of_another(claim, program, project) else claim
 

@@ -251,6 +251,8 @@ def commands_of_services(text: str, files: Mapping[str, str] = MappingProxyType(
             continue
         if words is None:
             command = _unquoted(value)
+            inner = _SHELL_OF_A_STRING.match(command)
+            command = _unquoted(inner[1].strip()) if inner is not None else command
         else:
             command = shlex.join(words)
             inner = _SHELL_OF_A_STRING.match(command)
@@ -263,7 +265,9 @@ def commands_of_services(text: str, files: Mapping[str, str] = MappingProxyType(
         variables = _variables_of_service(lines, number, indent, files) if key in ("command", "entrypoint") else ""
         for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
             at = number + line_of_it
-            part = f"{variables} {part}" if variables and part and not line_of_it else part
+            if variables and part and not line_of_it:  # each command of the line has them
+                behind = re.split(r"(&&|;) *(?=[^ ])", part)
+                part = "".join(f"{one} " if one in ("&&", ";") else f"{variables} {one}" for one in behind)
             if at < len(kept):
                 kept[at] = part
     return "\n".join(kept)

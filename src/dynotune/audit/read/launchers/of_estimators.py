@@ -33,7 +33,7 @@ def commands_of_estimators(
             words = {word.arg: word.value for word in site.node.keywords if word.arg}
             if "entry_point" not in words:
                 continue
-            known = {
+            known: dict[str, Value] = {
                 key: evaluator.fresh().value(words[key], site.scope)
                 for key in ("entry_point", "source_dir", "hyperparameters", "environment", "distribution")
                 if key in words

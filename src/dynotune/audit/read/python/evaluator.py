@@ -537,13 +537,11 @@ class Evaluator:
             return named or unknown(declared.COMMAND_LINE)
         if of == "os.environ":
             key = self.value(node.slice, scope, frame)
-            told = self.others.environment.get(key.value) if isinstance(key.value, str) else None
-            if told is not None and key.value not in OF_LAUNCHERS:
-                return told
             named = declared.started(self).get(f"${key.value}")
             if named is not None and named.is_known:
                 return named.through(self.module.place(node, f"${key.value}"))
-            return unknown(f"it comes from the environment variable `{key.value}`")
+            exported = self.objects.exported(key.value) if key.value not in OF_LAUNCHERS else None
+            return exported or unknown(f"it comes from the environment variable `{key.value}`")
         owner = self.value(node.value, scope, frame)
         if not owner.is_known:
             return owner

@@ -1,7 +1,9 @@
 """From a name in a script to another file of the project: modules that it imports, configurations that it opens."""
 
 import posixpath
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.read.configs.hydra import composed
@@ -45,6 +47,10 @@ def _module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tup
     return None
 
 
+_WORD = re.compile(r"(?:[\"']|\.)([A-Za-z_]\w*)\b")
+"""What a script may call a key: `cfg["lr"]`, `cfg.lr`."""
+
+
 def joined(*parts: str) -> str:
     return posixpath.join(*(part.replace("\\", "/") for part in parts))
 
@@ -60,6 +66,28 @@ def config_of(path: str, module: Module, configs: Mapping[str, ConfigFile]) -> C
     tail = path.lstrip("./")
     ending = [config for name, config in configs.items() if name == tail or name.endswith(f"/{tail}")]
     return ending[0] if len(ending) == 1 else None
+
+
+_OF_LAUNCHERS = frozenset({"accelerate", "deepspeed"})
+_LEAST_KEYS = 3
+
+
+def only_one_for(module: Module, configs: Mapping[str, ConfigFile]) -> ConfigFile | None:
+    """The configuration that a script is given by a command line that nobody wrote down: the only one of the project of
+    which the script names all keys but one or two."""
+    named = _words(module)
+    fits = [one for one in configs.values() if one.kind not in _OF_LAUNCHERS and _fits(one, named)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _fits(config: ConfigFile, named: frozenset[str]) -> bool:
+    keys = [str(key) for key in config.values] if isinstance(config.values, Mapping) else []
+    return len(keys) >= _LEAST_KEYS and sum(key in named for key in keys) >= max(_LEAST_KEYS, len(keys) - 2)
+
+
+@lru_cache(maxsize=256)
+def _words(module: Module) -> frozenset[str]:
+    return frozenset(_WORD.findall("\n".join(module.lines)))
 
 
 def content(config: ConfigFile) -> Value:

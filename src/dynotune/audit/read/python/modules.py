@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Mapping
 
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.module import Module, Site
 from dynotune.audit.read.python.value import Value
 
@@ -22,8 +23,8 @@ class Modules(dict[str, Module]):
         self.started_variously: frozenset[str] = frozenset()
         """Scripts that several commands start, each with flags of its own."""
 
-        self.environment: Mapping[str, Value] = {}
-        """Variables that every command which starts a script of the project sets, and to the same text."""
+        self.exported: Mapping[str, Setting] = {}
+        """Variables of the environment that the commands set which start these files: only what all of them agree on."""
 
         self.takes: Callable[[str, str], bool | None] = lambda name, key: None
         """Whether a library's configuration class, by its qualified name, takes a key. None: no class that is known."""
@@ -52,8 +53,7 @@ class Modules(dict[str, Module]):
         """The same files, one of them started by one command."""
         other = Modules()
         other.update(self)
-        other.takes = self.takes
-        other.environment = self.environment
+        other.takes, other.exported = self.takes, self.exported
         other.started_with = {**self.started_with, file: with_}
         other.started_variously = self.started_variously - {file}
         return other

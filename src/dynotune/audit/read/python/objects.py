@@ -447,17 +447,25 @@ class Objects:
         if name in OF_LAUNCHERS:
             others = (default.value,) if default is not None and default.is_known else ()
             return unknown(f"the launcher sets `{name}`", others=others)
-        told = self.of.others.environment.get(name) if isinstance(name, str) else None
-        if told is not None:
-            return told
         place = self.of.module.place(node, f"${name}")
         given_there = declared.started(self.of).get(f"${name}")
         if given_there is not None and given_there.is_known:
             return given_there.through(place)
+        exported = self.exported(name)
+        if exported is not None:
+            return exported
         if default is None or given_there is not None:
             others = (default.value,) if default is not None and default.is_known else ()
             return unknown(f"it comes from the environment variable `{name}`", others=others)
         return default.through(place)
+
+    def exported(self, name: object) -> Value | None:
+        """What the commands that start the script set a variable to, as the script gets it: a text."""
+        found = self.of.others.exported.get(name) if isinstance(name, str) else None
+        if found is None:
+            return None
+        given = found.given_value if isinstance(found.given_value, str) else found.value
+        return Value(str(given), (found.place,)) if isinstance(given, str | int | float) else None
 
     def _loaded(self, given: dict[str, Value], dotted: str) -> Value:
         source = given.get("0")
@@ -468,6 +476,8 @@ class Objects:
         if source is not None and isinstance(held, Unknown):
             held = self._else_named(source)
         config = files.config_of(held, self.of.module, self.of.configs) if isinstance(held, str) else None
+        if config is None and not isinstance(held, str):
+            config = files.only_one_for(self.of.module, self.of.configs)
         if config is not None:
             return files.content(config)
         made = written(self.of, held if isinstance(held, str) else "")
