@@ -14,6 +14,10 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.python.bindings import FUNCTIONS, dotted
 
 _LOADS = re.compile(r"(?:^|\.)(?:yaml\.\w*load|OmegaConf\.load|json\.load|tomllib\.load|toml\.load|YAML\(.*\)\.load)$")
+_OF_TEXT = re.compile(r"(?:^|\.)(?:json|tomllib|tomli|toml)\.loads$")
+_IS_READ = re.compile(r"\.read_(?:text|bytes)\(|\bopen\(")
+"""Of the text of a file, read in the same call: other texts are no files."""
+
 _ANY = re.compile(
     r"parse_yaml_file|parse_json_file|parse_args_and_config|TrlParser|jsonargparse|configargparse|hydra|LightningCLI|dynaconf"
     r"|\bglob\(|listdir\(|iterdir\(|import_module|draccus|tyro\.extras|safe_load_all|\.load_all\("
@@ -56,7 +60,10 @@ def loaded_by_name(project: Project) -> Iterator[Said]:
 
 def _loading(script: Script) -> Iterator[ast.Call]:
     for node in ast.walk(script.tree):
-        if isinstance(node, ast.Call) and _LOADS.search(ast.unparse(node.func)):
+        if isinstance(node, ast.Call) and (
+            _LOADS.search(ast.unparse(node.func))
+            or (_OF_TEXT.search(ast.unparse(node.func)) and node.args and _IS_READ.search(ast.unparse(node.args[0])))
+        ):
             yield node
 
 
