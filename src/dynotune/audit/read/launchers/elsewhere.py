@@ -176,7 +176,18 @@ def commands_of_services(text: str) -> str:
             part = f"{variables} {part}" if variables and part and not line_of_it else part
             if at < len(kept):
                 kept[at] = part
-    return "\n".join(kept)
+    return _by_mounts("\n".join(kept), text)
+
+
+_MOUNT = re.compile(r"^\s*-\s*[\"']?(\.(?:/[\w.-]+)*)/?:(/[\w./-]+?)/?(?::\w+)?[\"']?\s*(?:#.*)?$", re.MULTILINE)
+
+
+def _by_mounts(commands: str, text: str) -> str:
+    """Paths of the container as the project has them: `/app/train.py` under `./app:/app`."""
+    for here, there in sorted(set(_MOUNT.findall(text)), key=lambda one: -len(one[1])):
+        own = here.removeprefix(".").lstrip("/")
+        commands = re.sub(rf"(?<![\w./-]){re.escape(there)}/", f"{own}/" if own else "", commands)
+    return commands
 
 
 def _block(lines: list[str], start: int, indent: int) -> list[int]:
