@@ -154,14 +154,9 @@ def test_values_that_are_replaced(tmp_path: Path, files: dict[str, str], said: b
     assert bool(codes(tmp_path, files, "CFG007")) is said
 
 
-def test_a_key_that_another_run_of_the_file_needs(tmp_path: Path) -> None:
-    config = f"{_SFT}num_train_epochs: 2\n"
-    both = f"smoke:\n\t{_TRL} a --max_steps 5\n\ntrain:\n\t{_TRL} a\n"
-    assert not codes(tmp_path, {"Makefile": both, "sft.yaml": config}, "CFG005")
-    assert codes(tmp_path, {"Makefile": f"train:\n\t{_TRL} a --max_steps 5\n", "sft.yaml": config}, "CFG005")
-
-
 def test_a_trial_beside_the_run(tmp_path: Path) -> None:
     lines = f"smoke:\n\t{_TRL} a --max_length 256\n\ntrain:\n\t{_TRL} a\n"
     assert not codes(tmp_path, {"Makefile": lines, "sft.yaml": _SFT}, "CFG007")
     assert codes(tmp_path, {"Makefile": f"train:\n\t{_TRL} a --max_length 256\n", "sft.yaml": _SFT}, "CFG007")
+    turned = f"smoke:\n\t{_TRL} a --max_steps 5\n\ntrain:\n\t{_TRL} a --max_length 256\n"
+    assert codes(tmp_path, {"Makefile": turned, "sft.yaml": _SFT}, "CFG007")

@@ -117,8 +117,6 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             continue
         if not idle(job) or (name in _SWITCHES and _by_a_flag(job, _SWITCHES[name])):
             continue
-        if any(one is not job and one.setting(name) == setting and not idle(one) for one in project.jobs):
-            continue  # another run of the same file needs it
         yield Finding(
             f"`{job.called(name)}` does nothing here: {_in_full(why, job)}.",
             place=job.place(name),

@@ -36,7 +36,9 @@ def _one_of_a_row(key: GivenKey, before: GivenKey, job: Job, project: Project) -
     others = [
         one for one in project.jobs if one is not job and key.place.file in one.files and before.place.file in one.files
     ]
-    return any(one.get(key.name) == before.value for one in others)
+    return any(
+        one.get(key.name) == before.value and (one.get("max_steps") or -1) < 1 for one in others
+    )  # no trial itself
 
 
 def _of_flags(job: Job, project: Project) -> Iterator[Said]:
