@@ -170,8 +170,13 @@ def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
     return 1 if alone else None
 
 
+_SHOWS_ITSELF = re.compile(r"^os\.environ\[[\"']CUDA_VISIBLE_DEVICES[\"']\]\s*=\s*[\"']\d[\"']", re.MULTILINE)
+
+
 def _sees_one(job: Job, project: Project) -> bool:
-    """Every command that starts it shows it one GPU: `CUDA_VISIBLE_DEVICES=0 python train.py`."""
+    """Its script shows itself one GPU, or every command that starts it does: `CUDA_VISIBLE_DEVICES=0 python train.py`."""
+    if any(_SHOWS_ITSELF.search(project.texts.get(file, "")) for file in job.files if file.endswith((".py", ".ipynb"))):
+        return True
     shown = [
         shows_one(launch)
         for launch in project.launches

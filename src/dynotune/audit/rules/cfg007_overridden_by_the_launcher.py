@@ -9,6 +9,7 @@ from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.lines import lines_of
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.replaced_after_loading import replaced_after_loading, replaced_by_words
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nlearning_rate: {}\n"
 _OF_A_RUN = frozenset({"output_dir", "run_name", "logging_dir", "seed", "resume_from_checkpoint", "report_to"})
@@ -16,6 +17,31 @@ _OF_A_RUN = frozenset({"output_dir", "run_name", "logging_dir", "seed", "resume_
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    said: set[tuple[str, int, str]] = set()
+    for one in _of_flags(job, project):
+        if isinstance(one, Finding):
+            said.add((one.place.file, one.place.line, one.place.key.rpartition(".")[2]))
+        yield one
+    if project.jobs[0] is job:
+        for one in (*replaced_after_loading(project), *replaced_by_words(project)):
+            if (
+                isinstance(one, Finding)
+                and (one.place.file, one.place.line, one.place.key.rpartition(".")[2]) not in said
+            ):
+                yield one
+
+
+def _one_of_a_row(key: GivenKey, before: GivenKey, job: Job, project: Project) -> bool:
+    """Another command of the same file runs the configuration as it is: this one is a trial, or one of a row of runs."""
+    others = [
+        one for one in project.jobs if one is not job and key.place.file in one.files and before.place.file in one.files
+    ]
+    return any(
+        one.get(key.name) == before.value and (one.get("max_steps") or -1) < 1 for one in others
+    )  # no trial itself
+
+
+def _of_flags(job: Job, project: Project) -> Iterator[Said]:
     first: dict[str, GivenKey] = {}
     for key in job.given:
         before = first.setdefault(key.name, key)
@@ -26,6 +52,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             or _said_so(key, project)
             or isinstance(key.value, Unknown)
             or isinstance(before.value, Unknown)
+            or _one_of_a_row(key, before, job, project)
         ):
             continue
         if job.trainer is Trainer.LLAMA_FACTORY and key.place.key.startswith("-"):
@@ -77,9 +104,10 @@ RULE = Rule(
     page=Page(
         what="Flags win over the file. The file then documents a run that does not take place.",
         why="Who compares configurations compares the wrong values; who starts the file by hand gets another run.",
-        detected="E1: the same key in the file and on the command line with different values, both known; not "
-        "where a comment"
-        " at the flag or above the command speaks of it.",
+        detected="E1: the same key in the file and on the command line with different values, both known; not where"
+        " a comment at the flag or above the command speaks of it, nor where another command of the same launcher runs the"
+        " file as it is. Words with a path (`--set data.max_length=1024`), and constants that a program puts into what it"
+        " has loaded, count as flags.",
         proven="The resolved configuration that the run writes has the flag's value.",
         deliberate=("A sweep, or a trial run, which is what flags are for.",),
         sources=("TRL's `TrlParser`: the file gives defaults, flags replace them",),

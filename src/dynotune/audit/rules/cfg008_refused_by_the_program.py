@@ -29,6 +29,7 @@ from dynotune.audit.shapes.flags_that_a_started_program_lacks import (
     STARTS,
     flags_that_a_started_program_lacks,
 )
+from dynotune.audit.shapes.keys_of_calls import keys_of_calls
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.keys_that_a_file_lacks import (
     Lacking,
@@ -36,7 +37,9 @@ from dynotune.audit.shapes.keys_that_a_file_lacks import (
     lacking_in_hydra,
     words_that_hydra_refuses,
 )
-from dynotune.audit.shapes.values_that_a_parser_refuses import refused_values
+from dynotune.audit.shapes.switches_given_by_files import switches_given_by_files
+from dynotune.audit.shapes.values_that_a_parser_refuses import Refused, refused_values
+from dynotune.audit.shapes.words_that_click_refuses import words_that_click_refuses
 
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
@@ -57,6 +60,10 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _of_a_launcher(launch)
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
+    for refused, program in switches_given_by_files(project):
+        yield _stops_at(refused, None, program, "argparse")
+    if not project.jobs:
+        yield from keys_of_calls(project)  # else they are unknown keys of a job
     for lacking in lacking_in_hydra(project):
         yield _lacks(lacking, None)
     for script in project.scripts:
@@ -116,6 +123,8 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     script = scripts.get(launch.script)
     if script is None:
         return
+    for one in words_that_click_refuses(launch, script):
+        yield _stops_at(one, launch, launch.script, "click")
     taken = accepts(script, scripts, Schemas.of(), tuple(launch.behind))
     if taken is None or not taken.closed:
         return
@@ -156,15 +165,22 @@ def _is_short(written: str, taken: Accepts) -> bool:
 def _of_values(launch: Launch, taken: Accepts, program: str, torch: tuple[int, ...] | None) -> Iterator[Said]:
     """Words that the parser stops at behind flags that it knows."""
     for one in refused_values(launch, taken, torch):
-        setting = launch.flags.get(one.flag.lstrip("-").replace("-", "_"))
-        yield Finding(
-            f"`{one.flag}` of `{program}` {one.why}: its parser stops with an error.",
-            place=setting.place if setting is not None else launch.place,
-            evidence=Evidence(Level.TEXT, {"flag": one.flag, "parser": taken.parser}),
-            cause=f"words that {program} refuses, line {launch.place.line}",
-            stake=Stake(AtStake.STOPS),
-            remedy=Remedy(Risk.BEHAVIOURAL, "Write the command as the parser takes it, or change the parser."),
-        )
+        yield _stops_at(one, launch, program, taken.parser)
+
+
+def _stops_at(one: Refused, launch: Launch | None, program: str, parser: str) -> Finding:
+    setting = launch.flags.get(one.flag.lstrip("-").replace("-", "_")) if launch is not None else None
+    start = launch.place if launch is not None else one.places[0]
+    place, *others = one.places or (setting.place if setting is not None else start,)
+    return Finding(
+        f"`{one.flag}` of `{program}` {one.why}: its parser stops with an error.",
+        place=place,
+        also=tuple(others),
+        evidence=Evidence(Level.TEXT, {"flag": one.flag, "parser": parser}),
+        cause=f"words that {program} refuses, line {start.line}",
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Write the command as the parser takes it, or change the parser."),
+    )
 
 
 def _word_of(launch: Launch, word: str, project: Project) -> Place:

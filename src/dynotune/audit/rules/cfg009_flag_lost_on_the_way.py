@@ -14,6 +14,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.arguments_of_functions import arguments_of_functions
 from dynotune.audit.shapes.arguments_that_stay_behind import arguments_that_stay_behind
 from dynotune.audit.shapes.exported_in_vain import exported_in_vain
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
@@ -88,6 +89,7 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
     yield from arguments_that_stay_behind(launch, project)
+    yield from arguments_of_functions(launch, project)
     yield from set_and_not_exported(launch, project)
     yield from variables_that_nothing_gets(launch, project)
     yield from variables_of_make_in_vain(launch, project)

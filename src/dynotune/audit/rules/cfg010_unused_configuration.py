@@ -17,6 +17,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.described_launcher_file import described_launcher_file
 from dynotune.audit.shapes.launchers_file_left_out import launchers_file_left_out
 from dynotune.audit.shapes.loaded_by_name import loaded_by_name
+from dynotune.audit.shapes.named_by_nothing import named_by_nothing
 from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
 from dynotune.audit.shapes.told_to_edit_what_nobody_reads import told_to_edit_what_nobody_reads
 
@@ -33,6 +34,17 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
+    said: set[str] = set()
+    for one in _told(project):
+        if isinstance(one, Finding):
+            said |= {one.place.file, *(place.file for place in one.also)}
+        yield one
+    for one in named_by_nothing(project):
+        if isinstance(one, Finding) and one.place.file not in said:
+            yield one
+
+
+def _told(project: Project) -> Iterator[Said]:
     yield from _files(project)
     yield from _options(project)
     yield from _siblings(project)
@@ -263,7 +275,8 @@ RULE = Rule(
         " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
         " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
         " where none is named at all, where a script reads any. A file beside those that programs open by names in"
-        " their code, where they take no other; accelerate's, where nothing is started by it.",
+        " their code, where they take no other; accelerate's, where nothing is started by it; DeepSpeed's, where nothing"
+        " asks for it; one with the arguments that a call writes out; a module of constants beside one that is imported.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),

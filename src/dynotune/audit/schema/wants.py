@@ -10,6 +10,19 @@ from collections.abc import Mapping
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+_BUILT_FOR: Mapping[str, Mapping[str, str]] = {
+    "vllm": {
+        "2.3.0": "0.4.2 0.4.3 0.5.0 0.5.1",
+        "2.3.1": "0.5.3",
+        "2.4.0": "0.5.4 0.5.5 0.6.0 0.6.1 0.6.2 0.6.3",
+        "2.5.1": "0.6.4 0.6.5 0.6.6 0.7.0 0.7.1 0.7.2 0.7.3",
+    },
+    "xformers": {
+        "2.6.0": "0.0.29.post3",
+    },
+}
+"""Releases that want one PyTorch exactly, by it: their METADATA."""
+
 WANTS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("axolotl", "0.9.2"): {
         "transformers": "==4.51.3", "trl": "==0.17.0", "peft": "==0.15.2", "accelerate": "==1.6.0",
@@ -43,8 +56,14 @@ WANTS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "deepspeed": ">=0.10.0,<=0.16.9",
     },
     ("llamafactory", "0.9.5"): {"transformers": "<=5.6.0"},
+    **{
+        (package, release): {"torch": f"=={torch}"}
+        for package, builds in _BUILT_FOR.items()
+        for torch, releases in builds.items()
+        for release in releases.split()
+    },
 }  # fmt: skip
-"""By package and release; a release of two numbers stands for all that begin with them."""
+"""By package and release, which stands for its own later ones (`0.19` for 0.19.1, `0.6.3` for 0.6.3.post1), too."""
 
 OF_AN_EXTRA = frozenset({"deepspeed"})
 """Wanted only by who asks for the extra, or uses it."""
@@ -53,7 +72,7 @@ OF_AN_EXTRA = frozenset({"deepspeed"})
 def wanted(package: str, version: str) -> Mapping[str, str]:
     """What a release wants of others; empty where it is not known."""
     for (name, release), wants in WANTS.items():
-        if name == package and (version == release or (release.count(".") == 1 and version.startswith(f"{release}."))):
+        if name == package and (version == release or version.startswith(f"{release}.")):
             return wants
     return {}
 

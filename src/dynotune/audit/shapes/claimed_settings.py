@@ -36,6 +36,14 @@ OTHERWISE = re.compile(
 _NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
 """What a sentence says once more of full training."""
 
+_AS_THERE = re.compile(
+    r"\b(?:as|like|same as|settings of|following) (?:in )?(?:the|our) (?:original )?"
+    r"(?:paper|appendix|report|baseline)(?:'s \w+)?\b"
+    r"|,? \b(?:no|without) (?:gradient )?accumulation\b",
+    re.IGNORECASE,
+)
+"""What says that this run is as another was, or once more what its numbers are."""
+
 ITS_COST = re.compile(
     r",? \b(?:and|which) (?:it )?(?:takes?|took|needs?|fits|uses about)\b.*$"
     r"|,? \bso (?:that )?(?:no|nothing|none|hardly any|little)\b[^.;]{0,60}"
@@ -124,6 +132,28 @@ def _claim(setting: str, said: str, same: Callable[[Any, str], bool | None] = _e
     return Claim(setting, re.compile(said, re.IGNORECASE), same, re.compile(beside, re.IGNORECASE) if beside else None)
 
 
+def _half(text: str) -> str:
+    return "bf16" if text.lower().startswith("b") else "fp16"
+
+
+def _precision(value: Any, text: str) -> bool | None:
+    """accelerate's, which says one of both."""
+    return value == _half(text) if value in ("bf16", "fp16") else None
+
+
+def _not_half(value: Any, text: str) -> bool | None:
+    """The trainer's switch of float16: on, where the other is said. Off it says nothing: weights may be of 16 bits."""
+    return _half(text) == "fp16" if value is True else None
+
+
+def _not_brain(value: Any, text: str) -> bool | None:
+    return _half(text) == "bf16" if value is True else None
+
+
+_IN_PRECISION = (
+    r"\b(?:train(?:ed|s|ing)?|runs?|computed?)\b (?:\w+ ){0,2}?(?:in|with|under)"
+    r" (?:pure |mixed )?(bf16|bfloat16|fp16|float16)\b"
+)
 _RATE = r"(\d(?:\.\d{1,3})?e-\d{1,2}|0\.0\d{1,8})(?!\d|\.\d|e)"
 _ASKED = (
     r"(?:prompts?|instructions?|questions?|(?:user|human|customer|prompt|instruction|input)s?'? "
@@ -143,6 +173,18 @@ CLAIMS: Sequence[Claim] = (
         r"\b(?:train\w*|runs?|for|sft|dpo|tuned)\b[^.;:]{0,40}?\b(\d|one|two|three|four|five) epochs?\b",
     ),
     _claim("learning_rate", rf"(?<!weight[ _-])\b(?:learning[ _-]rate|lr|schedule|decay){_OF}{_RATE}"),
+    _claim(
+        "num_train_epochs",
+        r"[,:;(]\s*(\d{1,2}|one|two|three|four|five|six|eight|ten) (?:full |training )?epochs?(?=\W*(?:$|[,;)]))",
+    ),
+    _claim("mixed_precision", _IN_PRECISION, _precision),
+    _claim("fp16", _IN_PRECISION, _not_half),
+    _claim("bf16", _IN_PRECISION, _not_brain),
+    _claim(
+        "num_processes",
+        r"\b(?:hardware|machine|server|node|box|workstation|instance)\b[^.;]{0,30}?\b(\d|two|four|eight) ?[x\u00d7]? ?"
+        r"(?:[A-Z]\w*[ -]){0,3}(?:GPUs|A100s?|H100s?|H200s?|[345]090s?|A6000s?|L40S|L4s?|V100s?|T4s?)\b",
+    ),
     _claim("lora_dropout", rf"\bdropout{_OF}(0?\.\d{{1,3}})\b", beside=r"\blora|adapter"),
     _claim("num_train_epochs", r"^\W*(?:num(?:ber)? (?:of )?)?(?:train(?:ing)? )?epochs?\s?[:=]\s?(\d{1,3})\W*$"),
     _claim("lora_r", r"^\W*(?:lora[ _-])(?:r|rank)\s?[:=]\s?(\d{1,4})\b"),
@@ -303,12 +345,15 @@ def _of_a_notebook(file: str, text: str, project: Project) -> Iterator[Said]:
         yield from _of_a_line(Place(file), line, jobs, True, project)
 
 
+_ENDS = re.compile(r"(?:(?<=[a-z)\d])|(?<=[A-Z]{2}))[.;] |, (?:so|because|since|which) ")
+
+
 def _of_a_line(
     place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
 ) -> Iterator[Said]:
     told: set[str] = set()
-    for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", _COMMAND.sub(" ", text[:400])):
-        if OTHERWISE.search(ITS_COST.sub("", _NO_ADAPTERS.sub("", sentence))):
+    for sentence in _ENDS.split(_COMMAND.sub(" ", text[:400])):
+        if OTHERWISE.search(ITS_COST.sub("", _NO_ADAPTERS.sub("", _AS_THERE.sub("", sentence)))):
             continue
         for claim in claims:
             found = claim.said.search(sentence) if claim.setting not in told else None

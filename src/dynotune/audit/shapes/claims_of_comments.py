@@ -31,6 +31,13 @@ _EACH = re.compile(
 )
 """`64 pairs per update`."""
 
+_SEES = re.compile(
+    r"\b(?:one|each|every|an|a)\s+(?:optimi[sz]er\s+|weight\s+)?(?:update|step)\s+(?:sees|takes|is|covers|has|averages|uses|spans|counts)"
+    r"\s+(?:over\s+)?(\d+)\s+(?!tokens|seconds|minutes|hours|ms\b|micro|GPUs?|steps|percent|passes)[a-z]{3,}",
+    re.IGNORECASE,
+)
+"""`one update sees 256 abstracts`."""
+
 _SUM = re.compile(
     r"(\d+(?:\s+[a-z][a-z-]{1,14}){0,2}(?:\s*[*x\u00d7]\s*\d+(?:\s+[a-z][a-z-]{1,14}){0,2}){1,4})\s*=\s*(\d+)\b(?![.,]\d)",
     re.IGNORECASE,
@@ -285,7 +292,7 @@ def claimed_batch(comment: str) -> int | None:
     """The number of examples a step that a comment names; None: it names none for certain."""
     found = _CLAIM.search(comment)
     if found is None:
-        each = _EACH.search(comment)
+        each = _EACH.search(comment) or _SEES.search(comment)
         return int(each[1]) if each is not None else None
     rest = found[1]
     if result := _RESULT.search(rest):

@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.shapes.flags_by_another_name import meant_by
 
 _SETTING = re.compile(
@@ -39,7 +40,7 @@ def exported_in_vain(launch: Launch, script: Script, project: Project) -> Iterat
         yield Finding(
             f"`{name}` is exported, and no line of the project reads it"
             f"{f': `{launch.script}` reads `{close}`' if close else f': `{launch.script}` runs with its own value'}.",
-            place=setting.place,
+            place=_where(name, setting.place, project),
             evidence=Evidence(Level.TEXT, {"exported": name, "read": sorted(read)[:8]}),
             stake=Stake(AtStake.RESULT),
             remedy=Remedy(
@@ -52,6 +53,18 @@ def exported_in_vain(launch: Launch, script: Script, project: Project) -> Iterat
 def _is_used(name: str, project: Project) -> bool:
     """Its name stands somewhere but where it gets its value."""
     word, sets = re.compile(rf"\b{name}\b"), re.compile(rf"\b{name}=")
+    of_yaml = re.compile(rf"^\s*(?:-\s*)?[\"']?{name}[\"']?\s*[:=]", re.MULTILINE)
     return any(
-        word.search(sets.sub("=", text)) for file, text in project.texts.items() if file not in project.documents
+        word.search((of_yaml if file.endswith((".yml", ".yaml")) else sets).sub("=", text))
+        for file, text in project.texts.items()
+        if file not in project.documents
     )
+
+
+def _where(name: str, place: Place, project: Project) -> Place:
+    """Of a service's, the line of its `environment` that has the name."""
+    if not place.file.endswith((".yml", ".yaml")):
+        return place
+    lines = project.texts.get(place.file, "").split("\n")
+    row = next((at for at, line in enumerate(lines, 1) if re.match(rf"\s*(?:-\s*)?[\"']?{name}[\"']?\s*[:=]", line)), 0)
+    return Place(place.file, row, key=name) if row else place

@@ -58,7 +58,35 @@ _PACKAGES = (
         rf"deepspeed|\bzero[-_]?[123]\b|HfArgumentParser|TrlParser{_MAY_TAKE_ANY}",
         "it shards and offloads where a configuration or a launcher asks for it, and never by itself",
     ),
+    _package(
+        "mamba[-_]ssm|causal[-_]conv1d|flash[-_]linear[-_]attention",
+        rf"mamba|jamba|zamba|bamba|falcon[-_]?h1|nemotron|granite|\bssm\b|conv1d|next|rwkv|plamo|lfm|qwen3[._]5|hybrid|linear_attn"
+        rf"|\bfla\b|kimi|state[- ]space{_MAY_TAKE_ANY}",
+        "its kernels are those of state-space and linear layers, and the model has none",
+    ),
+    _package(
+        "transformer[-_]engine",
+        rf"transformer_engine|fp8|float8|megatron|nemo{_MAY_TAKE_ANY}",
+        "its layers of 8 bits are used where a setting or the code asks for them, and never by themselves",
+    ),
+    _package(
+        "hf[-_]transfer",
+        "HF_HUB_ENABLE_HF_TRANSFER|hf_transfer",
+        "it is used where `HF_HUB_ENABLE_HF_TRANSFER=1` is set, and never by itself",
+    ),
 )
+_KERNELS = re.compile(
+    "xformers|(?:nvidia[-_])?apex|mamba[-_]ssm|causal[-_]conv1d|flash[-_]linear[-_]attention|transformer[-_]engine|hf[-_]transfer"
+)
+"""Packages that are nothing but another way to do what others do: whoever lists one means it to be used."""
+
+_TAKES_ANY = frozenset(
+    {"vllm", "unsloth", "diffusers", "axolotl", "open-clip-torch", "audiocraft", "sglang", "lmdeploy", "nemo-toolkit"}
+)
+"""Packages that use what they find installed."""
+
+_CLONED = re.compile(r"github\.com[/:]NVIDIA/(apex)\b", re.IGNORECASE)
+_TO_FIT = re.compile(r"\b(?:fit|fits|fitting|fused)\b", re.IGNORECASE)
 _INSTALL = re.compile(r"\b(?:pip3?|uv|conda|mamba|poetry)\s+(?:pip\s+)?(?:install|add)((?:\s+[\w.\[\],=<>~:/-]+)+)")
 _IN_WORDS = re.compile(
     r"(?<!pip )(?<!pip3 )(?<!uv )(?<!conda )\binstall(?:ing)?\s+(?:the\s+)?[`*\[]{0,2}"
@@ -122,9 +150,32 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
                 named = package.name.search(words)
                 if named is not None and not _in_use(package, project):
                     said.setdefault((file, named[1].replace("_", "-")), []).append(Place(file, number))
+    for file, number, name in _listed(project):
+        package = next(one for one in _PACKAGES if one.name.search(name))
+        if all(known != name for _, known in said) and not _in_use(package, project):
+            said.setdefault((file, name), []).append(Place(file, number))
     for (_, name), places in said.items():
         package = next(one for one in _PACKAGES if one.name.search(name))
         yield _finding(name, package, places, _switched_off(package, project))
+
+
+def _listed(project: Project) -> Iterator[tuple[str, int, str]]:
+    """Packages of lists, images and commands of which each is for one purpose, and others that a comment beside says are for
+    speed or memory. Of images with `apex`, the clone that is built counts, too."""
+    if any(one.name in _TAKES_ANY for one in project.asked):
+        return
+    for one in project.asked:
+        if one.place.file in project.documents or not any(package.name.fullmatch(one.name) for package in _PACKAGES):
+            continue
+        line = (project.texts.get(one.place.file, "").split("\n")[one.place.line - 1 :] or [""])[0]
+        comment = line.partition("#")[2]
+        for_speed = _FOR_SPEED.search(comment) or _TO_FIT.search(comment)
+        if _KERNELS.fullmatch(one.name) or (for_speed and not _OTHERWISE.search(comment)):
+            yield one.place.file, one.place.line, one.name
+    for file, text in project.texts.items():
+        for number, line in enumerate(text.split("\n"), 1) if "apex" in text else ():
+            if not line.lstrip().startswith("#") and (found := _CLONED.search(line)) is not None:
+                yield file, number, found[1].lower()
 
 
 def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
@@ -159,6 +210,8 @@ def _in_use(package: _Package, project: Project) -> bool:
         if _LISTS.search(file):
             continue
         told = (_INSTALL, _IN_WORDS) if file in project.documents else (_INSTALL,)
+        if any(_CLONED.search(line) for line in text.split("\n")) and package.name.search("apex"):
+            text = re.sub(r"(?i)^.*\bapex\b.*$", "", text, flags=re.MULTILINE)  # what builds it
         lines = [line for line in text.split("\n") if not any(one.search(line) for one in told)]
         is_config = any(one.file == file for one in project.configs)
         kept = "\n".join(line for line in lines if not (_LOOKS.match(line) or (is_config and _OFF.match(line))))

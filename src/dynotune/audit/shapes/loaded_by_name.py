@@ -14,6 +14,10 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.python.bindings import FUNCTIONS, dotted
 
 _LOADS = re.compile(r"(?:^|\.)(?:yaml\.\w*load|OmegaConf\.load|json\.load|tomllib\.load|toml\.load|YAML\(.*\)\.load)$")
+_OF_TEXT = re.compile(r"(?:^|\.)(?:json|tomllib|tomli|toml)\.loads$")
+_IS_READ = re.compile(r"\.read_(?:text|bytes)\(|\bopen\(")
+"""Of the text of a file, read in the same call: other texts are no files."""
+
 _ANY = re.compile(
     r"parse_yaml_file|parse_json_file|parse_args_and_config|TrlParser|jsonargparse|configargparse|hydra|LightningCLI|dynaconf"
     r"|\bglob\(|listdir\(|iterdir\(|import_module|draccus|tyro\.extras|safe_load_all|\.load_all\("
@@ -24,14 +28,14 @@ _KINDS = frozenset({"unknown", "trl", "transformers", "hydra"})
 
 
 def loaded_by_name(project: Project) -> Iterator[Said]:
-    loads = [(script, call) for script in project.scripts for call in _loading(script)]
+    loads = [(script, call) for script in project.scripts for call in loading(script)]
     if not loads or any(_ANY.search(code(script)) for script in project.scripts):
         return
-    named = [_named(call, script, project) for script, call in loads]
+    named = [names_opened(call, script, project) for script, call in loads]
     if any(one is None for one in named):
         return
     paths = {path for one in named if one is not None for path in one}
-    used = [config for config in project.configs if any(_is(config.file, path) for path in paths)]
+    used = [config for config in project.configs if any(is_file(config.file, path) for path in paths)]
     for config in project.configs:
         other = next((one for one in used if _beside(config, one)), None)
         if config in used or other is None or _spoken_of(config, project):
@@ -54,13 +58,16 @@ def loaded_by_name(project: Project) -> Iterator[Said]:
         )
 
 
-def _loading(script: Script) -> Iterator[ast.Call]:
+def loading(script: Script) -> Iterator[ast.Call]:
     for node in ast.walk(script.tree):
-        if isinstance(node, ast.Call) and _LOADS.search(ast.unparse(node.func)):
+        if isinstance(node, ast.Call) and (
+            _LOADS.search(ast.unparse(node.func))
+            or (_OF_TEXT.search(ast.unparse(node.func)) and node.args and _IS_READ.search(ast.unparse(node.args[0])))
+        ):
             yield node
 
 
-def _named(call: ast.Call, script: Script, project: Project) -> list[str] | None:
+def names_opened(call: ast.Call, script: Script, project: Project) -> list[str] | None:
     """The files that a call may open; None: that cannot be told."""
     given = call.args[0] if call.args else None
     return _path(given, script, project, 0) if given is not None else None
@@ -139,7 +146,7 @@ def _around(node: ast.expr, script: Script) -> ast.FunctionDef | None:
     return last if isinstance(last, ast.FunctionDef) else None
 
 
-def _is(file: str, path: str) -> bool:
+def is_file(file: str, path: str) -> bool:
     asked = PurePosixPath(path).parts
     own = PurePosixPath(file).parts
     asked = tuple(one for one in asked if one not in (".", "..", "/"))

@@ -39,6 +39,45 @@ may be one of another release."""
 
 _LIKE = 0.88
 
+_OTHERS: Mapping[str, Mapping[str, str]] = {
+    "": {
+        **dict.fromkeys(
+            (
+                "gradient_clip",
+                "grad_clip",
+                "clip_grad",
+                "clip_grad_norm",
+                "max_grad_norm",
+                "gradient_clip_val",
+                "clip_gradients",
+            ),
+            "gradient_clipping",
+        ),
+        **dict.fromkeys(
+            ("micro_batch_size", "train_micro_batch_size", "micro_batch_size_per_gpu", "per_device_train_batch_size"),
+            "train_micro_batch_size_per_gpu",
+        ),
+        **dict.fromkeys(("global_batch_size", "batch_size"), "train_batch_size"),
+        **dict.fromkeys(
+            ("gradient_accumulation", "grad_accum_steps", "accumulation_steps"), "gradient_accumulation_steps"
+        ),
+        **dict.fromkeys(("zero", "zero_optimizer", "zero_config"), "zero_optimization"),
+        **dict.fromkeys(("lr_scheduler", "scheduler_config"), "scheduler"),
+        "log_every": "steps_per_print",
+        "logging_steps": "steps_per_print",
+    },
+    "zero_optimization": {
+        "zero_stage": "stage",
+        "offload_optimizer_device": "offload_optimizer",
+        "offload_param_device": "offload_param",
+        "optimizer_offload": "offload_optimizer",
+        "param_offload": "offload_param",
+        "overlap_communication": "overlap_comm",
+        "zero3_save_16bit_model": "stage3_gather_16bit_weights_on_model_save",
+    },
+}
+"""What others call it, accelerate's plugin and trainers among them."""
+
 
 def misspelt_of_deepspeed(project: Project) -> Iterator[Said]:
     named = {value.rpartition("/")[2] for job in project.jobs if isinstance(value := job.get("deepspeed"), str)}
@@ -51,9 +90,10 @@ def misspelt_of_deepspeed(project: Project) -> Iterator[Said]:
 def _in_a_room(config: ConfigFile, room: str, known: frozenset[str]) -> Iterator[Said]:
     held = config.values.get(room) if room else config.values
     for key in held if isinstance(held, Mapping) else ():
-        close = (
-            difflib.get_close_matches(key, sorted(known), 1, _LIKE) if isinstance(key, str) and key not in known else []
-        )
+        if not isinstance(key, str) or key in known:
+            continue
+        meant = _OTHERS.get(room, {}).get(key)
+        close = [meant] if meant else difflib.get_close_matches(key, sorted(known), 1, _LIKE)
         if not close or close[0] in (held or {}):
             continue
         path = f"{room}.{key}" if room else key

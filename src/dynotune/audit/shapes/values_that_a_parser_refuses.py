@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynotune.audit.facts.launch import Launch
+from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts
 
 _SWITCHES = frozenset({"store_true", "store_false", "store_const", "append_const", "count"})
@@ -25,6 +26,9 @@ class Refused:
     why: str
     """What follows the flag in a sentence."""
 
+    places: tuple[Place, ...] = ()
+    """Where it is given, if not by a word of the command."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Option:
@@ -41,7 +45,7 @@ class _Option:
 
 def refused_values(launch: Launch, taken: Accepts, torch: tuple[int, ...] | None) -> Iterator[Refused]:
     """What the parser stops at; nothing where a word or an option cannot be told. torch: the version that is asked for."""
-    if taken.closed and (options := _options(taken.adds)):
+    if taken.closed and (options := options_of(taken.adds)):
         reader = _Reader(options)
         reader.open = launch.file.endswith((".py", ".ipynb"))  # which may add words of its own
         yield from reader.refused(launch.behind)
@@ -51,7 +55,7 @@ def refused_values(launch: Launch, taken: Accepts, torch: tuple[int, ...] | None
 
 def turned_round(launch: Launch, taken: Accepts) -> Iterator[Refused]:
     """Flags whose `type=bool` makes True of the word that says no."""
-    if options := _options(taken.adds):
+    if options := options_of(taken.adds):
         reader = _Reader(options)
         list(reader.refused(launch.behind))
         yield from reader.turned
@@ -170,7 +174,7 @@ class _Reader:
             yield Refused(flag or word, f"{takes}, and `{word}` stands behind it" if flag else "stands for nothing")
 
 
-def _options(adds: Sequence[ast.Call]) -> list[_Option]:
+def options_of(adds: Sequence[ast.Call]) -> list[_Option]:
     """Of all calls; none where one of them cannot be told, for it may take any word."""
     found = [_option(call) for call in adds]
     return [one for one in found if one is not None] if all(one is not None for one in found) else []

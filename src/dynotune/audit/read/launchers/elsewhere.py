@@ -270,7 +270,18 @@ def commands_of_services(text: str, files: Mapping[str, str] = MappingProxyType(
                 part = "".join(f"{one} " if one in ("&&", ";") else f"{variables} {one}" for one in behind)
             if at < len(kept):
                 kept[at] = part
-    return "\n".join(kept)
+    return _by_mounts("\n".join(kept), text)
+
+
+_MOUNT = re.compile(r"^\s*-\s*[\"']?(\.(?:/[\w.-]+)*)/?:(/[\w./-]+?)/?(?::\w+)?[\"']?\s*(?:#.*)?$", re.MULTILINE)
+
+
+def _by_mounts(commands: str, text: str) -> str:
+    """Paths of the container as the project has them: `/app/train.py` under `./app:/app`."""
+    for here, there in sorted(set(_MOUNT.findall(text)), key=lambda one: -len(one[1])):
+        own = here.removeprefix(".").lstrip("/")
+        commands = re.sub(rf"(?<![\w./-]){re.escape(there)}/", f"{own}/" if own else "", commands)
+    return commands
 
 
 def _block(lines: list[str], start: int, indent: int) -> list[int]:
