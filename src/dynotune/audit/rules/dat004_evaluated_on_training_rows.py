@@ -11,7 +11,11 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.evaluated_on_trained import evaluated_on_trained, the_same_file_for_both
+from dynotune.audit.shapes.evaluated_on_trained import (
+    evaluated_on_trained,
+    the_same_file_for_both,
+    the_same_split_for_both,
+)
 
 HELD_OUT = re.compile(r"(^|[^a-z])(test|eval|evaluation|val|valid|validation|dev|heldout|held-out|held_out)([^a-z]|$)")
 FEW = 3
@@ -26,6 +30,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         known = [*_in_a_script(script)]
         yield from known or evaluated_on_trained(script, project)
     yield from the_same_file_for_both(project)
+    yield from the_same_split_for_both(project)
 
 
 def _in_the_data(data: DataFacts, project: Project) -> Iterator[Said]:
@@ -147,7 +152,8 @@ RULE = Rule(
         " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split;"
         " two slices of one split that overlap; rows drawn from a list that is trained on whole, also"
         " where a function or a dictionary of splits hands on both; rows that are repeated and"
-        " divided afterwards; one file that a configuration or a command names for both.",
+        " divided afterwards; held-out rows that are joined with the training rows, or divided off from rows that are"
+        " trained on whole; one file or split that a configuration or a command names for both.",
         proven="Compare with the loss on rows that were held out before training.",
         deliberate=(
             "The evaluation set is a part of the training data on purpose, to watch memorising; another is held out.",
