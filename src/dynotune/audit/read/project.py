@@ -238,8 +238,13 @@ def _is_named_as_ours(path: Path) -> bool:
     return path.suffix.lower() in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES
 
 
+def _is_document(path: Path) -> bool:
+    plain = path.suffix.lower() in ("", ".txt", ".rst") and path.name.lower().startswith("readme")
+    return plain or path.suffix.lower() in _DOCUMENTS
+
+
 def _is_ours(path: Path) -> bool:
-    if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS:
+    if _is_named_as_ours(path) or _is_document(path):
         return True
     if path.suffix and path.suffix.lower() not in PERHAPS_JSON:
         return False
@@ -262,7 +267,7 @@ def _read(path: Path, root: Path, found: _Found) -> None:
     text = _text(path, place, found)
     if text is None:
         return
-    if path.suffix.lower() in _DOCUMENTS:
+    if _is_document(path):
         found.documents[place.file] = text
         return
     found.texts[place.file] = text

@@ -53,7 +53,8 @@ def _found(
     yield from _repeated(script, given, scope)
     for made, divides in repeated_before_divided(given, scope, script, project):
         yield _finding(
-            f"`{ast.unparse(made)[:60]}` repeats rows, or alters copies of them, before they are divided, so copies of one row stand in both parts",
+            f"`{ast.unparse(made)[:60]}` repeats rows, or alters copies of them, before they are divided, so copies of one"
+            " row stand in both parts",
             place_of(script, made),
             place_of(script, divides),
         )
