@@ -18,6 +18,7 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
+from dynotune.audit.read.batches_of_deepspeed import with_batches_of_deepspeed
 from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
@@ -189,7 +190,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     for name, own in of_scripts.items():
         if name not in covered:
             jobs += own
-    return jobs
+    return [with_batches_of_deepspeed(job, found.configs) for job in jobs]
 
 
 def _is_lightning(call: Call) -> bool:
