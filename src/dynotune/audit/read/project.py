@@ -27,6 +27,7 @@ from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.recognised import takes
+from dynotune.audit.read.rows_of_both import rows_of_both
 from dynotune.audit.read.written_files import written_by_cells, written_by_shell
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
@@ -116,6 +117,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         notes=found.notes,
         written=found.written,
         columns=columns_named(root, list(found.configs.values()), jobs),
+        of_both=rows_of_both(root, list(found.configs.values()), list(found.scripts.values()), found.launches),
     )
 
 
