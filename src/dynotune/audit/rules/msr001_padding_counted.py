@@ -114,14 +114,18 @@ def _of_figures(job: Job, project: Project) -> Iterator[Said]:
 
 def _of_a_count(place: Place, shown: Place) -> Finding:
     return Finding(
-        "`include_num_input_tokens_seen` counts padding with the tokens (`non_padding` does not), and a speed is made of it:"
-        " more padding reads as faster.",
+        "What the trainer counts as tokens has the padding in it, and a speed is made of it: more padding reads as faster."
+        if place == shown
+        else "`include_num_input_tokens_seen` counts padding with the tokens (`non_padding` does not), and a speed is made"
+        " of it: more padding reads as faster.",
         place=place,
         evidence=Evidence(Level.RESOLVED, {"counts": "num_input_tokens_seen"}),
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.SAFE,
-            "Set `include_num_input_tokens_seen: non_padding`.",
+            "Set `include_num_input_tokens_seen: non_padding`, and divide what it counts by the time."
+            if place == shown
+            else "Set `include_num_input_tokens_seen: non_padding`.",
             effort=Effort.LINE,
             measure="dynotune plan --config sft.yaml",
         ),

@@ -14,6 +14,11 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.first_step_in_the_time import first_step_in_the_time
+from dynotune.audit.shapes.started_while_timed import (
+    of_a_short_compiled_run,
+    timed_around_a_process,
+    timed_by_a_shell,
+)
 
 _WARM = re.compile(
     r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first(?!_batches)|first_step|burn_in",
@@ -21,17 +26,39 @@ _WARM = re.compile(
 )
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _of_a_script(script, project)
+    for place, start in timed_by_a_shell(project):
+        yield _of_all(None, place, start)
+
+
+def _of_a_script(script: Script, project: Project) -> Iterator[Finding]:
     known = [*_by_a_callback(script, project), *_around_a_trainer(script)]
     known += _before_a_loop(script) if on_device(script) else ()
     yield from known
-    if not known:
+    whole = next(timed_around_a_process(script), None) or next(of_a_short_compiled_run(script, project), None)
+    if whole is not None and not known:
+        yield _of_all(script, *whole)
+    elif not known:
         for one in first_step_in_the_time(script, project):
             yield replace(
                 _finding(script, one.place, one.start.line),
                 message=f"{one.how}, with {one.in_it}.",
             )
             return
+
+
+def _of_all(script: Script | None, place: Place, start: Place) -> Finding:
+    inside = "the whole command: imports, loading" if script is None or start.file == script.file else "the whole run"
+    return Finding(
+        f"The time of this speed is of {inside}, compilation, memory allocation and warm-up are in it.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"clock starts at line": start.line}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(Risk.SAFE, _IN_A_CALL, effort=Effort.MINUTES, measure="dynotune profile -- python train.py"),
+        also=(start,),
+    )
 
 
 def _before_a_loop(script: Script) -> Iterator[Finding]:
@@ -196,7 +223,7 @@ RULE = Rule(
     name="warm-up-counted",
     summary="A speed counts compilation and warm-up.",
     group=Group.MEASURE,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="The clock starts before the loop and is never started anew, and a speed is made of it.",
@@ -206,8 +233,8 @@ RULE = Rule(
         detected="E0: a clock is taken before a training loop, nothing in the loop takes it again or tells"
         " warm-up apart, and"
         " something that is counted is divided by the time since. So, too, a mean of the times of all steps, a timer or"
-        " CUDA's events around all of them, a clock that runs while the model is loaded, and a callback's time from the"
-        " beginning to the end of a run of few steps.",
+        " CUDA's events around all of them, a clock that runs while the model is loaded or around a whole"
+        " command, and a callback's time from the beginning to the end of a run of few steps.",
         proven="Print the speed of every 50 steps: it rises.",
         deliberate=("Time to result is what counts, start included.",),
         sources=("alpa issue 823, anemoi-core issue 1254, transformers issue 32619: what users ask to have left out",),

@@ -13,7 +13,12 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.chosen_by_steps import chosen_by_steps, divided_across_gpus, picked_by_a_shell
+from dynotune.audit.shapes.chosen_by_steps import (
+    chosen_by_steps,
+    divided_across_gpus,
+    picked_by_a_shell,
+    swept_by_a_tool,
+)
 
 _RATE = (
     r"(?<![\d.])\d{1,9}(?:\.\d{1,9})?\s{0,4}(?:it|its|iter|iters|iterations|step|steps)"
@@ -39,7 +44,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         chosen = list(_chosen(script))
         yield from chosen or _in_other_shapes(script, project)
         yield from _advised(script)
-    for place in picked_by_a_shell(project):
+    for place in (*picked_by_a_shell(project), *swept_by_a_tool(project)):
         yield replace(_finding(place, ""), message=_CHOSEN)
     for file, comments in held:
         lines = project.texts.get(file, "").split("\n")

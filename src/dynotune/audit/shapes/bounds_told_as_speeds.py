@@ -108,19 +108,25 @@ _SPEED = re.compile(r"tok\w*\s?(?:/|per|_per_)\s?s|tps\b|throughput", re.IGNOREC
 
 
 def padding_that_was_seen(job: Job, project: Project) -> tuple[Place, Place] | None:
-    """`include_num_input_tokens_seen: all` counts padding, and something divides what it counted by a time."""
+    """`include_tokens_per_second` makes a speed of all input tokens of the loader, padding too;
+    `include_num_input_tokens_seen: all` counts padding, and something divides what it counted by a
+    time."""
+    own = next((one for one in reversed(job.given) if one.name == "include_tokens_per_second"), None)
     setting = job.setting("include_num_input_tokens_seen")
     given = next((one for one in reversed(job.given) if one.name == "include_num_input_tokens_seen"), None)
     value = setting.value if setting is not None and job.is_given("include_num_input_tokens_seen") else None
     value, place = (given.value, given.place) if given is not None else (value, setting.place if setting else None)
-    if value not in (True, "all") or place is None or job.get("packing") is True:
+    counts = (own is not None and own.value is True) or value in (True, "all")
+    if not counts or job.get("packing") is True:
         return None
     first = [one for one in project.scripts if one.file in job.files]
     near: dict[str, Script] = {one.file: one for script in first for one in reached(script, project)}
     if not any(_PADS.search(one.source) for one in near.values()):
         return None
-    for script in near.values():
-        if _SEEN.search(script.source) and _SPEED.search(script.source):
+    if own is not None and own.value is True:
+        return own.place, own.place
+    for script in near.values() if place is not None else ():
+        if place is not None and _SEEN.search(script.source) and _SPEED.search(script.source):
             for call in script.calls:
                 if _SPEED.search(script.source.split("\n")[call.place.line - 1]):
                     return place, call.place

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.clocks import CLOCK
 from dynotune.audit.facts.project import Project
@@ -178,6 +178,32 @@ def picked_by_a_shell(project: Project) -> Iterator[Place]:
             if number >= start and _PICKS.search(line.partition(" # ")[0]):
                 yield Place(file, number)
                 return
+
+
+_SUGGESTS = re.compile(r"suggest_\w+\(\s*['\"]\w*(?:batch|bs|micro|len|seq)\w*['\"]", re.IGNORECASE)
+_RATE_NAME = re.compile(r"(?:steps?|it(?:er(?:ation)?)?s?)_per_s(?:ec(?:ond)?)?\b|\bit/s", re.IGNORECASE)
+
+
+def swept_by_a_tool(project: Project) -> Iterator[Place]:
+    """A sweep that goes over sizes and maximises steps a second: W&B's file, or a function that Optuna asks."""
+    for config in project.configs:
+        metric, parameters = config.values.get("metric"), config.values.get("parameters")
+        judged = isinstance(metric, Mapping) and _RATE_NAME.search(str(metric.get("name"))) is not None
+        sizes = isinstance(parameters, Mapping) and any(
+            _SIZE.search(str(key)) or "batch" in str(key) for key in parameters
+        )
+        if judged and sizes:
+            yield config.places.get("metric.name", Place(config.file))
+    for script in project.scripts:
+        for node in ast.walk(script.tree) if _SUGGESTS.search(script.source) else ():
+            if isinstance(node, ast.FunctionDef) and _SUGGESTS.search(ast.unparse(node)):
+                last = node.body[-1]
+                if (
+                    isinstance(last, ast.Return)
+                    and last.value is not None
+                    and _RATE_NAME.search(ast.unparse(last.value))
+                ):
+                    yield place_of(script, last)
 
 
 _KEY = re.compile(r"\[['\"](?:its?|iters?|steps?)(?:_per_s(?:ec(?:ond)?)?|_s|ps)?['\"]\]$", re.IGNORECASE)
