@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 _ADDED = re.compile(r"^(?:not )?[^<>=]*\+[^<>=]* >=? [^<>=]+$|^[^<>=]+ <=? [^<>=]*\+[^<>=]*$")
 """`len(row) + len(ids) > limit`."""
@@ -52,24 +53,25 @@ def _grown(node: ast.AST) -> tuple[str, bool] | None:
     """What grows, and whether by the ids themselves (else by a row as a whole)."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
         return _root(node.target), bool(_OF_IDS.search(ast.unparse(node.value)))
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
-        for target, value in zip(
-            node.targets[0].elts, node.value.elts, strict=False
-        ):  # ids, labels = ids + x, labels + y
-            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-                own = ast.unparse(target)
-                if ast.unparse(value.left) == own and _OF_IDS.search(f"{own} {ast.unparse(value.right)}"):
-                    return _root(target), True
-        return None
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
-        same = ast.unparse(node.value.left) == ast.unparse(node.targets[0])
-        return (_root(node.targets[0]), bool(_OF_IDS.search(ast.unparse(node.value.right)))) if same else None
+    for target, value in _pairs(node) if isinstance(node, ast.Assign) else ():
+        adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        if adds and isinstance(value, ast.BinOp) and ast.unparse(value.left) == ast.unparse(target):
+            return _root(target), _OF_IDS.search(f"{ast.unparse(value.right)} {ast.unparse(target)}") is not None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
         if node.func.attr == "extend":
             return _root(node.func.value), bool(_OF_IDS.search(ast.unparse(node.args[0])))
         if node.func.attr == "append":
             return _root(node.func.value), False
     return None
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with what it gets: `ids, at = ids + row, at + [0]`."""
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        yield from zip(target.elts, value.elts, strict=False)
+    else:
+        yield target, value
 
 
 def _root(node: ast.expr) -> str:

@@ -16,8 +16,8 @@ GIB = {
 """Nominal memory by name; 0: it comes in two sizes, and a file must say which."""
 
 CARD = re.compile(
-    rf"\b(?:RTX ?)?(?P<name>{'|'.join(sorted(GIB, key=len, reverse=True))})s?\b"
-    r"(?:[- ]?(?:SXM\d?|PCIe|NVL|HBM\de?))?(?:(?:[- ,:(]{0,3}| with )(?P<size>\d{2,3}) ?Gi?B?\b)?",
+    rf"\b(?:RTX ?)?(?P<name>{'|'.join(sorted(GIB, key=len, reverse=True))})s?(?![A-Za-z0-9])"
+    r"(?:[- ]?(?:SXM\d?|PCIe|NVL|HBM\de?))?(?:(?:[- ,:(_]{0,3}| with )(?P<size>\d{2,3}) ?Gi?B?\b)?",
     re.IGNORECASE,
 )
 

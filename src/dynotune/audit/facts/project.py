@@ -42,6 +42,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsOfBoth:
+    """Rows that a file for evaluation shares with one for training."""
+
+    test: Place
+    """The first of them in each."""
+
+    train: Place
+    shared: int
+    of: int
+    """Rows for evaluation that were read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     root: str
     """The folder that places are relative to."""
@@ -86,6 +99,9 @@ class Project:
 
     templates: Mapping[str, str] = field(default_factory=dict)
     """Chat templates in files of their own."""
+
+    of_both: Sequence[RowsOfBoth] = ()
+    """Of files that are named beside each other for training and for evaluation."""
 
     imports: Imports = field(init=False, repr=False, compare=False)
     """Between its scripts."""

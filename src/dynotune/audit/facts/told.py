@@ -1,7 +1,8 @@
 """How much data a project's documents say that it trains on."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
@@ -26,7 +27,7 @@ _OF_SOMETHING_ELSE = re.compile(
 _NOUN = (
     r"(?:rows|pairs|examples|conversations|dialog(?:ue)?s|chats|documents|tickets|records|questions|samples|instructions|texts"
     r"|prompts|answers|messages|stories|recipes|tweets|reviews|summaries|snippets|tasks|functions|items|lines|transcripts|e?mails"
-    r"|notes|articles|posts|comments|contracts|letters|reports|abstracts|paragraphs|poems|cases|problems|complaints|faqs)"
+    r"|notes|articles|commands|utterances|sentences|captions|queries|jokes|entries|turns|haikus?|posts|comments|contracts|letters|reports|abstracts|paragraphs|poems|cases|problems|complaints|faqs)"
 )
 _COUNT = re.compile(
     r"(?<![\w.,/\u00d7])~?(\d{1,3}(?:[ ,]\d{3})+|\d{2,7}|\d{1,3}(?:\.\d)?k)\s(?!tokens)"
@@ -40,7 +41,7 @@ _EACH = re.compile(
     rf"(?<![\w.,/-]){_NUMBER}(?:,? long)?,?\s(?:each|apiece|on average|in the mean|(?:per|an?)\s(?:row|example|pair|chat"
     r"|dialog|sample|record|conversation|answer)\b)"
     r"|\b(?:average|mean|avg\.?|averag(?:es|ing))\s(?:(?:length|row|size|is|are|of|about|around|roughly)\s){0,3}"
-    rf"{_NUMBER}\b|{_NOUN}\sof\s(?:about\s|around\s|roughly\s|some\s)?{_NUMBER}\b",
+    rf"{_NUMBER}\b|\btokens,?\s(?:and\s)?(?:mean|average|avg\.?)\s~?(\d{{2,4}}|\d,\d{{3}})\b(?!\s(?:char|word))|{_NOUN}\sof\s(?:about\s|around\s|roughly\s|some\s)?{_NUMBER}\b",
     re.IGNORECASE,
 )
 """The usual length of one of them."""
@@ -59,6 +60,7 @@ def tokens_told(project: Project) -> Told | None:
     """Of all training data together, where the documents have one such figure; None: none, or several."""
     found = list(_figures(project)) or list(_products(project))
     found = found or [Told(tokens, place) for tokens, place in tokens_in_tables(project)]
+    found = found or list(_by_a_key(project))
     return found[0] if len({one.tokens for one in found}) == 1 else None
 
 
@@ -94,6 +96,23 @@ def _products(project: Project) -> Iterator[Told]:
                     yield Told(many * float(length.replace(",", "")), place)
 
 
+_MEAN_KEY = re.compile(
+    r"(?:^|\.|_)(?:mean|avg|average)_(?:tokens|len|length|seq_?len)$|(?:^|\.)tokens_per_(?:row|example|sample)$"
+)
+
+
+def _by_a_key(project: Project) -> Iterator[Told]:
+    """A configuration has the usual length (`mean_tokens: 45`), and something counts the rows."""
+    counted = rows_told(project)
+    for config in project.configs if counted is not None else ():
+        for key, place in config.places.items():
+            held: object = config.values
+            for part in key.split("."):
+                held = held.get(part) if isinstance(held, Mapping) else None
+            if _MEAN_KEY.search(key) and type(held) in (int, float) and counted is not None:
+                yield Told(counted[0] * float(str(held)), place)
+
+
 def rows_told(project: Project) -> tuple[int, Place] | None:
     """How many rows the data has, where all sentences that count some say the same; None: none does, or they differ."""
     found: list[tuple[int, Place]] = []
@@ -118,12 +137,14 @@ def _lines(project: Project) -> Iterator[tuple[Place, str]]:
         yield from ((Place(file, number if whole else 0), line) for number, line in _paragraphs(text))
     for script in project.scripts:
         yield from ((Place(script.file, number), comment) for number, comment in script.comments.items())
+        if (said := ast.get_docstring(script.tree)) is not None:
+            yield from ((Place(script.file, number), line) for number, line in _paragraphs(said))
     for config in project.configs:
         yield from ((Place(config.file, number), comment) for number, comment in config.comments.items())
 
 
-_APART = re.compile(r"\s*$|\s*(?:#|[-*+] |\||```|>|\d+\. )| {4}")
-"""A line that does not go on with what the one before it says."""
+_APART = re.compile(r"\s*$|\s*(?:#|[-*+] |\||```|>|\d+\. )")
+"""A line that does not go on with what the one before it says; what is indented does, unless a line is empty between."""
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, str]]:

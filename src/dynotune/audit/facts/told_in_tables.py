@@ -1,8 +1,10 @@
 """How much data a project trains on, by a table or a list of its documents with rows and their length in two lines."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.lengths import cells
 from dynotune.audit.facts.project import Project
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
@@ -40,8 +42,37 @@ def tokens_in_tables(project: Project) -> Iterator[tuple[float, Place]]:
         if "token" not in text.lower():
             continue
         rows, lengths = list(_told(text, _ROWS, _COUNT)), list(_told(text, _LENGTH, _USUAL))
+        if not lengths:
+            yield from ((tokens, Place(file, number)) for tokens, number in _by_columns(text))
         if len(rows) == len(lengths) == 1:
             yield rows[0][0] * lengths[0][0], Place(file, rows[0][1])
+
+
+_OF_TRAINING = re.compile(r"\btrain(?:ing)?\b", re.IGNORECASE)
+
+
+def _by_columns(text: str) -> Iterator[tuple[float, int]]:
+    """`| split | dialogues | tokens (mean) |` over `| train | 2,400 | 95 |`: of the training rows, or the only ones."""
+    lines = list(lines_of(text))
+    for number, line in enumerate(lines):
+        head = cells(line)
+        counts = [at for at, cell in enumerate(head) if at and _ROWS.search(cell) and not _NOT_THESE.search(cell)]
+        means = [at for at, cell in enumerate(head) if _LENGTH.search(cell) and not _NOT_THESE.search(cell)]
+        if len(counts) != 1 or len(means) != 1:
+            continue
+        table = itertools.takewhile(lambda row: row.lstrip().startswith("|"), lines[number + 1 : number + 12])
+        rows = [(at, row) for at, row in enumerate(map(cells, table), number + 2) if len(row) == len(head)]
+        rows = [(at, row) for at, row in rows if not set("".join(row)) <= set("-: ")]
+        for at, row in [one for one in rows if _OF_TRAINING.search(one[1][0])] or (rows if len(rows) == 1 else []):
+            many, each = _COUNT.fullmatch(row[counts[0]]), _USUAL.fullmatch(row[means[0]])
+            if many is not None and each is not None:
+                yield _figure(many[1]) * _figure(each[1]), at
+                return
+
+
+def _figure(text: str) -> float:
+    figure = text.lower().replace(" ", "").replace(",", "").replace("\u202f", "")
+    return float(figure.rstrip("k")) * (1e3 if figure.endswith("k") else 1)
 
 
 def _told(text: str, key: re.Pattern[str], value: re.Pattern[str]) -> Sequence[tuple[float, int]]:
@@ -53,6 +84,5 @@ def _told(text: str, key: re.Pattern[str], value: re.Pattern[str]) -> Sequence[t
         name = entry["key"].strip("*` ")
         held = value.match(entry["value"].strip("*` "))
         if held is not None and key.search(name) and not _NOT_THESE.search(name):
-            figure = held[1].lower().replace(" ", "").replace(",", "").replace("\u202f", "")
-            found.append((float(figure.rstrip("k")) * (1e3 if figure.endswith("k") else 1), number))
+            found.append((_figure(held[1]), number))
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 from dynotune.audit.facts.project import Asked
 from dynotune.audit.place import Place
 from dynotune.audit.regular import leaves, start_of
+from dynotune.audit.schema.releases_told import releases_told
 
 _FILES = (
     "requirements*.txt",
@@ -61,6 +62,11 @@ def asked_packages(
             found += _installed(file, text)
     for file, text in (documents or {}).items():
         found += _installed(file, text)
+    asked = {one.name for one in found if one.operator}
+    for file, text in {**texts, **read, **(documents or {})}.items():
+        for name, release, line in releases_told(file, text):
+            if name not in asked:
+                found.append(Asked(name, "==", release, Place(file, line)))
     for file, text in read.items():
         texts.setdefault(file, text)
     return found

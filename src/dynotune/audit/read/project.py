@@ -18,6 +18,7 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
+from dynotune.audit.read.batches_of_deepspeed import with_batches_of_deepspeed
 from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.exported import exported_by_all
@@ -29,6 +30,7 @@ from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.recognised import takes
 from dynotune.audit.read.python.value import Value
+from dynotune.audit.read.rows_of_both import rows_of_both
 from dynotune.audit.read.written_files import written_by_cells, written_by_shell
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
@@ -125,6 +127,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         columns=columns_named(root, list(found.configs.values()), jobs),
         first_rows=first_rows(root, found.texts),
         templates=found.templates,
+        of_both=rows_of_both(root, list(found.configs.values()), list(found.scripts.values()), found.launches),
     )
 
 
@@ -224,7 +227,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     for name, own in of_scripts.items():
         if name not in covered:
             jobs += own
-    return jobs
+    return [with_batches_of_deepspeed(job, found.configs) for job in jobs]
 
 
 def _of_flags(with_: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -278,8 +281,13 @@ def _is_named_as_ours(path: Path) -> bool:
     return path.suffix.lower() in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES
 
 
+def _is_document(path: Path) -> bool:
+    plain = path.suffix.lower() in ("", ".txt", ".rst") and path.name.lower().startswith("readme")
+    return plain or path.suffix.lower() in _DOCUMENTS
+
+
 def _is_ours(path: Path) -> bool:
-    if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS | _TEMPLATES:
+    if _is_named_as_ours(path) or _is_document(path) or path.suffix.lower() in _TEMPLATES:
         return True
     if path.suffix and path.suffix.lower() not in PERHAPS_JSON:
         return False
@@ -302,7 +310,7 @@ def _read(path: Path, root: Path, found: _Found) -> None:
     text = _text(path, place, found)
     if text is None:
         return
-    if path.suffix.lower() in _DOCUMENTS:
+    if _is_document(path):
         found.documents[place.file] = text
         return
     if path.suffix.lower() in _TEMPLATES:

@@ -10,8 +10,13 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.evaluated_on_trained import evaluated_on_trained, the_same_file_for_both
+from dynotune.audit.shapes.evaluated_on_trained import (
+    evaluated_on_trained,
+    the_same_file_for_both,
+    the_same_split_for_both,
+)
 
 HELD_OUT = re.compile(r"(^|[^a-z])(test|eval|evaluation|val|valid|validation|dev|heldout|held-out|held_out)([^a-z]|$)")
 FEW = 3
@@ -22,10 +27,15 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield NotChecked(NONE_OF[Subject.DATA])
     for data in project.data:
         yield from _in_the_data(data, project)
+    read = {data.place.file for data in project.data}
+    for both in project.of_both:
+        if both.shared >= min(FEW, both.of) and not read >= {both.test.file, both.train.file}:
+            yield _shared(f"{both.shared:,}", both.of, both.test, both.train)
     for script in project.scripts:
         known = [*_in_a_script(script)]
         yield from known or evaluated_on_trained(script, project)
     yield from the_same_file_for_both(project)
+    yield from the_same_split_for_both(project)
 
 
 def _in_the_data(data: DataFacts, project: Project) -> Iterator[Said]:
@@ -48,18 +58,21 @@ def _is_held_out(data: DataFacts, project: Project) -> bool:
 
 def _finding(train: DataFacts, test: DataFacts, again: int) -> Finding:
     least = "at least " if train.sampled or test.sampled else ""
+    return _shared(f"{least}{again:,}", len(test.contents), test.place, train.place)
+
+
+def _shared(again: str, of: int, test: Place, train: Place) -> Finding:
     return Finding(
-        f"{least}{again:,} of {len(test.contents):,} rows of {test.place} stand in {train.place} too, so what is measured on"
-        " them is memory.",
-        place=test.place,
-        evidence=Evidence(Level.RESOLVED, {"shared": again, "evaluation rows": len(test.contents)}),
+        f"{again} of {of:,} rows of {test.file} stand in {train.file} too, so what is measured on them is memory.",
+        place=test,
+        evidence=Evidence(Level.RESOLVED, {"shared": again, "evaluation rows": of}),
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
             "Take them out of the training data (or hold rows out with `test_split_size`).",
             effort=Effort.MINUTES,
         ),
-        also=(train.place,),
+        also=(train,),
     )
 
 
@@ -143,11 +156,13 @@ RULE = Rule(
         " both data sets, whatever their ids, and no part of what the trainer trains on.",
         why="On training rows it falls for ever and says how well they were memorised, early stopping never stops, and the"
         " best checkpoint is the last.",
-        detected="E1: hashes of the content of all rows read; which set is held out is known from the job or the file's"
+        detected="E1: hashes of the content of all rows read, and of files that a configuration, a program or a command"
+        " names beside each other for both; which set is held out is known from the job or the file's"
         " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split;"
         " two slices of one split that overlap; rows drawn from a list that is trained on whole, also"
         " where a function or a dictionary of splits hands on both; rows that are repeated and"
-        " divided afterwards; one file that a configuration or a command names for both.",
+        " divided afterwards; held-out rows that are joined with the training rows, or divided off from rows that are"
+        " trained on whole; one file or split that a configuration or a command names for both.",
         proven="Compare with the loss on rows that were held out before training.",
         deliberate=(
             "The evaluation set is a part of the training data on purpose, to watch memorising; another is held out.",

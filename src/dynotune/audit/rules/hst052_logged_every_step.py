@@ -1,14 +1,17 @@
 """HST052: every step is logged, and the host waits each time: for the device, and for all ranks where there are several."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.steps_of_run import steps_of_run
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.lines import lines_of
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.printed_by_deepspeed import printed_by_deepspeed
 
 SMALL = 0.4
 """Billions of parameters below which a step is short enough for it to matter."""
@@ -25,34 +28,48 @@ SMALL_WITH_A_TRACKER = 4.0
 _SFT = "model_name_or_path: HuggingFaceTB/SmolLM2-135M\ndataset_name: data.jsonl\nmax_length: 512\n"
 
 
+SMALL_PASS = 2_048
+"""Tokens of a step up to which a tracker is written to several times a second, with models of `SMALL_OF_SEVERAL`, too."""
+
+MANY = 5_000
+"""Steps of a run, by what its files tell of the data, from which on nobody reads a line of each."""
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _of_deepspeed(job, project)
     if number(job, "logging_steps") != 1 or job.get("logging_strategy", "steps") != "steps" or not on_gpu(job):
         return
     model, steps = known(job.get("model_name_or_path")), number(job, "max_steps")
+    rows, length = micro_batch(job), max_length(job)
     if job.trainer is Trainer.DYNOTUNE or not job.is_given("logging_steps") or (steps is not None and 0 < steps < 500):
         return
     ranks = int(number(job, "num_processes") or 1)
     tracker = _tracker(job)
     alone = SMALL if job.trainer is Trainer.UNSLOTH or _reports_to_nobody(job) else SMALL_ALONE
     limit = SMALL_OF_SEVERAL if ranks > 1 else SMALL_WITH_A_TRACKER if tracker else alone
-    if model is None or model.billions is None or model.billions > limit:
+    if tracker and rows and length and rows * length <= SMALL_PASS:
+        limit = SMALL_OF_SEVERAL
+    billions = model.billions if model is not None and model.billions else _named(job)
+    if billions is None or billions > limit:
+        taken = steps_of_run(job, project)
+        if taken is not None and taken >= MANY and not _explained(job, project):
+            yield _of_many(job, taken)
         return
-    if (ranks > 1 or model.billions > SMALL) and (job.method not in _SHORT_STEPS or _explained(job, project)):
+    if (ranks > 1 or billions > SMALL) and (job.method not in _SHORT_STEPS or _explained(job, project)):
         return
-    rows, length = micro_batch(job), max_length(job)
     yield Finding(
         f"`{job.called('logging_steps')}: 1` gathers the loss over {ranks} ranks and reads it at every step of a"
-        f" {model.billions:g}B model: all wait for the slowest, and no host can run ahead."
+        f" {billions:g}B model: all wait for the slowest, and no host can run ahead."
         if ranks > 1
         else f"`{job.called('logging_steps')}: 1` reads the loss from the device and writes to {tracker} at every step of a"
-        f" {model.billions:g}B model: the host waits each time, before it launches the next step."
-        if model.billions > SMALL and tracker
-        else f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
+        f" {billions:g}B model: the host waits each time, before it launches the next step."
+        if billions > SMALL and tracker
+        else f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {billions:g}B"
         " model, whose steps are short: the host waits each time, and cannot run ahead.",
         place=job.place("logging_steps"),
         evidence=Evidence(
             Level.RESOLVED,
-            {"logging_steps": 1, "billions": model.billions, "rows": rows, "length": length, "ranks": ranks},
+            {"logging_steps": 1, "billions": billions, "rows": rows, "length": length, "ranks": ranks},
         ),
         stake=Stake(AtStake.TIME, 0.0, None),
         remedy=Remedy(
@@ -69,7 +86,59 @@ _SHORT_STEPS = (Method.SFT, Method.DPO, Method.PRETRAINING, None)
 """Where no text is generated within a step."""
 
 
-_REPORTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH)
+_REPORTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.LLAMA_FACTORY)
+
+
+def _named(job: Job) -> float | None:
+    """Billions that a name tells of which nothing else is known: `glm-4-9b-chat`."""
+    found = re.findall(
+        r"(?<![\w.])(\d{1,3}(?:\.\d)?)b(?![a-z0-9])", str(job.get("model_name_or_path") or ""), re.IGNORECASE
+    )
+    return float(found[0]) if len(found) == 1 else None
+
+
+def _of_many(job: Job, steps: float) -> Finding:
+    return Finding(
+        f"`{job.called('logging_steps')}: 1` reads the loss from the device and writes a line at each of about {steps:,.0f}"
+        " steps: the host waits each time, and the log is too long to be read.",
+        place=job.place("logging_steps"),
+        evidence=Evidence(Level.RESOLVED, {"logging_steps": 1, "steps": round(steps)}),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('logging_steps')}: 10`.",
+            (job.set("logging_steps", 10),),
+            breaks="The log has fewer points; each is the mean of its steps.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+def _of_deepspeed(job: Job, project: Project) -> Iterator[Finding]:
+    """Its own log, which no trainer's key governs."""
+    steps = number(job, "max_steps")
+    if steps is not None and 0 < steps < 500:
+        return
+    found = printed_by_deepspeed(job, project)
+    first = next((one for one in project.jobs if printed_by_deepspeed(one, project) == found), job)
+    if not found or first is not job:
+        return
+    keys = [f"`{key}: {'true' if key.startswith('wall') else '1'}`" for key, _ in found]
+    timed = any(key.startswith("wall") for key, _ in found)
+    yield Finding(
+        f"{' and '.join(dict.fromkeys(keys))} {'have' if len(found) > 1 else 'has'} DeepSpeed"
+        + (" wait for the device around each part of a step, to time it" if timed else " print a line at every step")
+        + ": the host cannot run ahead.",
+        place=found[0][1],
+        evidence=Evidence(Level.TEXT, {key: 1 for key, _ in found}),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Set `steps_per_print` to 100 or more, and `wall_clock_breakdown` to false but for a run that is to be timed.",
+            measure="dynotune profile -- python train.py",
+        ),
+        also=tuple(place for _, place in found[1:]),
+    )
 
 
 def _tracker(job: Job) -> str:
@@ -109,7 +178,8 @@ RULE = Rule(
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
         f" or more, below {SMALL_ALONE:g} billion without a comment beside it, below {SMALL_WITH_A_TRACKER:g} billion where"
         f" `report_to` names a tracker; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no"
-        " comment stands beside it and a step generates no text.",
+        " comment stands beside it and a step generates no text; for any model where files tell of"
+        f" {MANY:,} steps or more; and DeepSpeed's `steps_per_print: 1` and `wall_clock_breakdown: true`.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),
         sources=(

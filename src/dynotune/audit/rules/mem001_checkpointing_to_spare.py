@@ -11,6 +11,7 @@ from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.lengths import longest_row
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.row_length import row_length
 from dynotune.audit.facts.sized import sized
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known
@@ -82,7 +83,7 @@ _IN_USE = re.compile(
     r"(?:\b(?:memory|us(?:es?|ing|age)|takes?|needs?)\b"
     r"(?=[^.\n]{0,60}\bGi?B\s*(?:a|per|/|on each|each|on every)\s*(?:card|GPU|device)\b)"
     r"|\b(?:uses|takes|occupies|fills)\b(?=[^.\n]{0,30}\bGi?B\s*(?:of (?:it|the (?:card|GPU))|on (?:it|the (?:card|GPU)))\b)"
-    r"|\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
+    r"|\bGPU\b|\bVRAM\b|\bpeaks?\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
     r"(?:\s*(?:of|/|out of)\s*(?:the\s*)?(\d{1,3})\b)?",
     re.IGNORECASE,
 )
@@ -97,9 +98,10 @@ def _by_a_document(job: Job, project: Project) -> Iterator[Said]:
         (Place(file, number), found)
         for file, text in project.documents.items()
         for number, line in enumerate(text.split("\n"), 1)
-        if not _NOT_THIS.search(line)
-        and re.search(r"mem|VRAM|nvidia-smi|peak|in use|\b(?:uses|takes|occupies|fills)\b", line, re.IGNORECASE)
-        for found in _IN_USE.finditer(line)
+        for part in re.split(r"(?<=[a-z)\dB])[.;] ", line)
+        if not _NOT_THIS.search(part)
+        and re.search(r"mem|VRAM|nvidia-smi|peak|in use|\b(?:uses|takes|occupies|fills)\b", part, re.IGNORECASE)
+        for found in _IN_USE.finditer(part)
         if not CARD.search(found[0])
     ]
     if len(figures) != 1:
@@ -146,7 +148,7 @@ def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:
     """The project names one kind of card, and what the step needs by itself would take little of it."""
     card, model = named_card(job, project), sized(job)
     rows, length = micro_batch(job), max_length(job) or (longest_row(project) if not job.get("packing") else None)
-    length = length or (int(number(job, "own_model_context") or 0) or None)
+    length = length or (int(number(job, "own_model_context") or 0) or None) or row_length(job, project)
     if card is None or model is None or model.hidden is None or rows is None or length is None:
         return
     if job.trainer in (Trainer.DYNOTUNE, Trainer.UNSLOTH):

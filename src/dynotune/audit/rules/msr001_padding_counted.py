@@ -15,6 +15,12 @@ from dynotune.audit.facts.together import code, connected, imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.bounds_told_as_speeds import (
+    PEAKS,
+    padding_that_was_seen,
+    peak_told_as_reached,
+    rows_times_the_limit,
+)
 from dynotune.audit.shapes.claimed_settings import without_packing
 
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
@@ -24,6 +30,7 @@ _FILLED_UP = re.compile(r"\] \* \(\w+ - len\(|\bpad\(\w[^\n]*\b\w+ - (?:len\(|\w
 
 _WHOLE = re.compile(
     r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
+    r"\b(?:batch|b|inputs|data)\[[^\]\n]{1,30}\]\.(?:numel|nelement)\(\)|"
     r"(?:torch\.numel|(?:np|math|numpy)\.prod)\([^()]*(?:input_ids|\bids|tokens)\b[^()]*\)|"
     r"\blen\([^()]*\)\s*\*\s*[\w.]*(max_?(seq_?)?len(gth)?)\b|"
     r"\b\w*(pairs|rows|examples|samples|batch\w*|steps)\b\s*\*\s*(\d+\s*\*\s*)?[\w.]*\bmax_(seq_)?len(gth)?\b|"
@@ -36,7 +43,23 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from _of_a_script(script, project)
     for job in project.jobs:
-        yield from _of_a_document(job, project)
+        known = list(_of_a_document(job, project))
+        yield from known or _of_figures(job, project)
+        seen = padding_that_was_seen(job, project)
+        if seen is not None:
+            yield _of_a_count(*seen)
+            break
+    for figure, card, place in peak_told_as_reached(project):
+        yield Finding(
+            f"`{figure}` is the peak of the data sheet of {card}s, told as reached: training reaches a half of it at best,"
+            " and what follows from it, tokens a second and hours, is an upper bound.",
+            place=place,
+            evidence=Evidence(Level.TEXT, {"claimed": figure, "peak of one": PEAKS[card]}),
+            stake=Stake(AtStake.FIGURES),
+            remedy=Remedy(
+                Risk.SAFE, "Measure tokens a second of a short run.", measure="dynotune bench --config sft.yaml"
+            ),
+        )
 
 
 _PRODUCT = re.compile(
@@ -72,13 +95,52 @@ def _of_a_document(job: Job, project: Project) -> Iterator[Said]:
                 return
 
 
+def _of_figures(job: Job, project: Project) -> Iterator[Said]:
+    limit = max_length(job)
+    if limit is None or (job.get("packing") is not False and without_packing(job, project) is None):
+        return
+    for product, place in rows_times_the_limit(limit, project):
+        yield Finding(
+            f"The tokens a second are `{product}`, rows times the length at which they are cut: an upper bound that only"
+            " rows of that length reach, since nothing is packed.",
+            place=place,
+            evidence=Evidence(Level.RESOLVED, {"max_length": limit, "packing": False}),
+            stake=Stake(AtStake.FIGURES),
+            remedy=Remedy(Risk.SAFE, "Count real tokens.", measure="dynotune plan --config sft.yaml"),
+            also=(job.place("max_length"),),
+        )
+        return
+
+
+def _of_a_count(place: Place, shown: Place) -> Finding:
+    return Finding(
+        "What the trainer counts as tokens has the padding in it, and a speed is made of it: more padding reads as faster."
+        if place == shown
+        else "`include_num_input_tokens_seen` counts padding with the tokens (`non_padding` does not), and a speed is made"
+        " of it: more padding reads as faster.",
+        place=place,
+        evidence=Evidence(Level.RESOLVED, {"counts": "num_input_tokens_seen"}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Set `include_num_input_tokens_seen: non_padding`, and divide what it counts by the time."
+            if place == shown
+            else "Set `include_num_input_tokens_seen: non_padding`.",
+            effort=Effort.LINE,
+            measure="dynotune plan --config sft.yaml",
+        ),
+        also=(shown,),
+    )
+
+
 _REAL = re.compile(r"attention_mask(\"\]|'\])?\)?\.sum\(|!=\s*[\w.]*pad_token_id|cu_seqlens|ne\([\w.]*pad")
 _MADE_UP = re.compile(r"torch\.(randint|zeros|ones|full)\(")
 _LOADED = re.compile(r"load_dataset|load_from_disk|AutoTokenizer|open\(|DataLoader|torch\.load\(")
 
 
 _LIMIT = re.compile(
-    r"(?:^|[._])(?:max_?(?:seq_?|sequence_)?len(?:gth)?|max_seq|cutoff_len|model_max_length|block_size)$", re.IGNORECASE
+    r"(?:^|[._])(?:max_?(?:seq_?|sequence_)?len(?:gth)?|max_?tokens|max_seq|cutoff_len|model_max_length|block_size)$",
+    re.IGNORECASE,
 )
 _ROWS = re.compile(
     r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
@@ -128,7 +190,8 @@ def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = fro
 
 
 def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
-    if not _WHOLE.search(script.source) and not ("*" in script.source and SPEED.search(script.source)):
+    source = script.source
+    if not _WHOLE.search(source) and not ("*" in source and (SPEED.search(source) or "max_tokens" in source)):
         return
     near = connected(script, project)
     if not any(SPEED.search(one.source) for one in near) or any(_REAL.search(one.source) for one in near):
@@ -140,6 +203,8 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     sides = set(_SIDES.findall(script.source))
     batches = set(_BATCH_OF.findall(script.source))
     for node in ast.walk(script.tree):
+        if isinstance(node, ast.FunctionDef):
+            node = _handed_on(node) or node
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
         counted = ast.unparse(node.value)
@@ -193,6 +258,15 @@ _FULL = re.compile(
 _NOT_PACKED = re.compile(r"\bpacking[\"']?\s*[=:]\s*(?:bool\s*=\s*)?False\b")
 
 
+def _handed_on(function: ast.FunctionDef) -> ast.Assign | None:
+    """`return ids.size(0) * ids.size(1)` of a function that is called after tokens, as if a name of its own got it."""
+    last = function.body[-1]
+    if not isinstance(last, ast.Return) or last.value is None or not re.search(r"tok", function.name, re.IGNORECASE):
+        return None
+    made = ast.Assign([ast.Name(function.name)], last.value)
+    return ast.fix_missing_locations(ast.copy_location(made, last))
+
+
 def _target(node: ast.Assign | ast.AugAssign | ast.Expr) -> str:
     if isinstance(node, ast.Expr):
         return ""
@@ -222,7 +296,7 @@ def _is_a_speed(target: str, script: Script, near: Sequence[Script]) -> bool:
         return _over_a_clock(rf"\b{re.escape(target)}", script.source)
     counter = rf"\b[\w.]{{1,80}}\.{re.escape(last)}\b(?: - [\w.]{{1,80}}\b)?\)?"
     for one in near:
-        if f".{last}" not in one.source or not SPEED.search(one.source):
+        if f".{last}" not in one.source or not (one is script or SPEED.search(one.source)):
             continue
         grown = {re.escape(held) for held in re.findall(rf"^\s*([\w.]{{1,80}}) = {counter}$", one.source, re.MULTILINE)}
         if any(_over_a_clock(rf"(?<![\w.]){name}", one.source) for name in (counter, *sorted(grown))):
@@ -231,7 +305,10 @@ def _is_a_speed(target: str, script: Script, near: Sequence[Script]) -> bool:
 
 
 def _over_a_clock(counted: str, source: str) -> bool:
-    divided = rf"{counted}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
+    divided = (
+        rf"{counted}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
+        rf"|{counted}\s*/\s*\((?:now|end|stop|t1|t2) - [\w.]+\)"
+    )
     clocks = "|".join(sorted({re.escape(one) for one in _CLOCKS.findall(source)}))
     by_a_clock = rf"{counted}\s*/\s*(?:max\()?\(?\s*(?:{clocks})(?![\w.])"
     return bool(re.search(divided, source) or (clocks and re.search(by_a_clock, source)))

@@ -3,67 +3,65 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from dynotune.audit.facts import asked
+from dynotune.audit.facts.clocks import CLOCK, speed_since, start_of
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops, on_device
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-
-_CLOCK = (
-    r"(?:(?:time|timeit)\.)?(?:(?:time|perf_counter|monotonic)(?:_ns)?|default_timer)\(\)|(?:datetime\.){1,2}now\(\)"
+from dynotune.audit.shapes.first_step_in_the_time import first_step_in_the_time
+from dynotune.audit.shapes.started_while_timed import (
+    of_a_short_compiled_run,
+    timed_around_a_process,
+    timed_by_a_shell,
 )
-_CLOCK = f"(?:{_CLOCK})"
-_START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
-
-
-def _start_of(line: str) -> str:
-    """The name that the time goes into, also as one of several (`step, start = 0, time.time()`); empty: none."""
-    found = _START.match(line)
-    if found is not None:
-        return found["name"]
-    try:
-        body = ast.parse(line.strip()).body if re.search(_CLOCK, line) and "=" in line else []
-    except (SyntaxError, ValueError):
-        return ""
-    taken = (ast.unparse(target) for target, value in _pairs(body) if re.fullmatch(_CLOCK, ast.unparse(value)))
-    return next(taken, "")
-
-
-def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each name with what it gets."""
-    for node in body:
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield node.target, node.value
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                    yield from zip(target.elts, node.value.elts, strict=False)
-                else:
-                    yield target, node.value
-
 
 _WARM = re.compile(
     r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first(?!_batches)|first_step|burn_in",
     re.IGNORECASE,
 )
 
-_BY = r"/\s{0,8}(?:max\(\s{0,8})?"
-_DIVIDED = re.compile(_BY + r"(\w+)\b(?!\s{0,8}(?:[*/]|>))")
-_COUNTED = re.compile(
-    r"tok|step|sample|row|example|seen|batch|iter|epoch|count|done|total|num|len\(|seq|(?<![a-z])(n|i|it|its)(?![a-z])",
-    re.IGNORECASE,
-)
-_TIME = re.compile(r"(?<![a-z])(time|times|ms|secs?|seconds|elapsed|took|wait\w*|dur\w*)(?![a-z])", re.IGNORECASE)
-_QUOTED = re.compile(r"(?<!\[)\"[^\"]*\"|(?<!\[)'[^']*'")
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _of_a_script(script, project)
+    for place, start in timed_by_a_shell(project):
+        yield _of_all(None, place, start)
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
-    yield from _by_a_callback(script)
-    yield from _around_a_trainer(script)
-    if not on_device(script):
-        return
+def _of_a_script(script: Script, project: Project) -> Iterator[Finding]:
+    known = [*_by_a_callback(script, project), *_around_a_trainer(script)]
+    known += _before_a_loop(script) if on_device(script) else ()
+    yield from known
+    whole = next(timed_around_a_process(script), None) or next(of_a_short_compiled_run(script, project), None)
+    if whole is not None and not known:
+        yield _of_all(script, *whole)
+    elif not known:
+        for one in first_step_in_the_time(script, project):
+            yield replace(
+                _finding(script, one.place, one.start.line),
+                message=f"{one.how}, with {one.in_it}.",
+            )
+            return
+
+
+def _of_all(script: Script | None, place: Place, start: Place) -> Finding:
+    inside = "the whole command: imports, loading" if script is None or start.file == script.file else "the whole run"
+    return Finding(
+        f"The time of this speed is of {inside}, compilation, memory allocation and warm-up are in it.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"clock starts at line": start.line}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(Risk.SAFE, _IN_A_CALL, effort=Effort.MINUTES, measure="dynotune profile -- python train.py"),
+        also=(start,),
+    )
+
+
+def _before_a_loop(script: Script) -> Iterator[Finding]:
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
     every = list(loops(script))
     epochs = _of_several_turns(script)
@@ -71,7 +69,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     for loop in every:
         begin, end = loop.place.line, loop.place.end_line
         for number in range(min(max(begin - 40, 1), _head(functions, begin)), begin):
-            start = _start_of(lines[number - 1])
+            start = start_of(lines[number - 1])
             if not start:
                 continue
             if any(number - 15 < one.place.end_line < number for one in every):
@@ -83,7 +81,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 rf"(?:^|[:;])[^\S\n]*(?:[\w.]{{1,60}}, ?){{0,6}}{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE
             ) or _is_warm(lines[begin - 40 if begin > 40 else 0 : end]):
                 continue  # taken anew on the way
-            read = _speed(lines, begin, min(end + 25, len(lines)), name)
+            read = speed_since(lines, begin, min(end + 25, len(lines)), name)
             if read > end and any(number in lines_ for lines_ in epochs):
                 continue  # one epoch's figure among others, of which the first alone is too low
             if read:
@@ -105,10 +103,10 @@ def _head(functions: Sequence[ast.FunctionDef], line: int) -> int:
     return max((one.lineno for one in functions if one.lineno <= line <= (one.end_lineno or 0)), default=line)
 
 
-_BEGUN = re.compile(rf"^\s*(self\.\w+)\s*=\s*{_CLOCK}", re.MULTILINE)
+_BEGUN = re.compile(rf"^\s*(self\.\w+)\s*=\s*{CLOCK}", re.MULTILINE)
 
 
-def _by_a_callback(script: Script) -> Iterator[Said]:
+def _by_a_callback(script: Script, project: Project) -> Iterator[Finding]:
     """A trainer's callback that takes the clock once, where training begins, and makes a speed of it at each log."""
     lines = script.source.split("\n")
     for node in ast.walk(script.tree) if "on_train_begin" in script.source else ():
@@ -124,13 +122,24 @@ def _by_a_callback(script: Script) -> Iterator[Said]:
             whole = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             if len([one for one in re.findall(taken + ".*", whole, re.MULTILINE) if "None" not in one]) != 1:
                 continue  # taken anew
-            for name in ("on_log", "on_step_end"):
+            at_its_end = ("on_train_end",) if _is_a_short_run(project) else ()
+            for name in ("on_log", "on_step_end", *at_its_end):
                 method = methods.get(name)
-                read = _speed(lines, method.lineno, method.end_lineno or 0, re.escape(found[1])) if method else 0
+                read = speed_since(lines, method.lineno, method.end_lineno or 0, re.escape(found[1])) if method else 0
                 if read:
                     start = begin.lineno + held.count("\n", 0, found.start(1))
                     yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), start)
                     return
+
+
+FEW = 300
+"""Steps of a run of which the first one is a part that is seen, and more so where it compiles."""
+
+
+def _is_a_short_run(project: Project) -> bool:
+    """Every job of the project takes few steps by its own word: the mean over a long run hides what its first step took."""
+    steps = [asked.number(job, "max_steps") or -1 for job in project.jobs]
+    return bool(steps) and all(0 < one <= FEW for one in steps)
 
 
 def _of_several_turns(script: Script) -> list[range]:
@@ -155,40 +164,7 @@ def _is_warm(lines: list[str]) -> bool:
     return any(re.search(r"\bif\b|\brange\(|\bcontinue\b", line) for line in told)
 
 
-def _speed(lines: list[str], begin: int, end: int, name: str) -> int:
-    """The line that divides something by the time since then; 0 if there is none."""
-    since = rf"\(?\s{{0,8}}{_CLOCK}\s{{0,8}}-\s{{0,8}}{name}\s{{0,8}}\)?"  # bounded: blanks without end are quadratic
-    divided = re.compile(rf"{_BY}{since}")
-    taken = re.compile(rf"\s*(\w+)\s{{0,8}}=\s{{0,8}}{since}")
-    named: set[str] = set()
-    for number in range(begin, end + 1):
-        text = lines[number - 1]
-        if (found := divided.search(text)) and _counts(lines, number, found.start()):
-            return number
-        if found := taken.match(text):
-            named.add(found[1])
-        if re.search(r"/\s{0,8}(60|3600)\b", text):
-            continue
-        for found in _DIVIDED.finditer(text) if named else ():
-            if found[1] in named and _counts(lines, number, found.start()):
-                return number
-    return 0
-
-
-def _counts(lines: list[str], number: int, column: int) -> bool:
-    """What is divided there counts something; a share of the time is no speed."""
-    text = lines[number - 1][:column]
-    if not text.strip() and number > 1:
-        text = lines[number - 2]
-    over = re.split(r"[,={:]", _QUOTED.sub("", text[-300:]))[-1]
-    figures = re.fullmatch(r"[\s\d_.*)]*\d[\s\d_.*)]*", over.rpartition("(")[2]) and _A_SECOND.search(lines[number - 1])
-    return bool(figures or _COUNTED.search(over)) and not _TIME.search(over)
-
-
-_A_SECOND = re.compile(r"/ ?s(?:ec(?:ond)?)?\b|per[_ ]s(?:ec(?:ond)?)?\b|\w_s\b|throughput|speed", re.IGNORECASE)
-
-
-def _around_a_trainer(script: Script) -> Iterator[Said]:
+def _around_a_trainer(script: Script) -> Iterator[Finding]:
     """The clock is taken right before `trainer.train()`, and a speed is made of it right after."""
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
     for call in script.calls:
@@ -196,10 +172,10 @@ def _around_a_trainer(script: Script) -> Iterator[Said]:
             continue
         line = call.place.line
         for number in range(max(line - 4, 1), line):
-            start = _start_of(lines[number - 1])
+            start = start_of(lines[number - 1])
             if not start or re.search(r"warm", "\n".join(lines[max(0, number - 12) : line]), re.IGNORECASE):
                 continue
-            read = _speed(lines, line, min(line + 12, len(lines)), re.escape(start))
+            read = speed_since(lines, line, min(line + 12, len(lines)), re.escape(start))
             if read:
                 yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number, _IN_A_CALL)
                 return
@@ -247,7 +223,7 @@ RULE = Rule(
     name="warm-up-counted",
     summary="A speed counts compilation and warm-up.",
     group=Group.MEASURE,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="The clock starts before the loop and is never started anew, and a speed is made of it.",
@@ -256,7 +232,9 @@ RULE = Rule(
         " compiles longer reads as a slow-down (a fused loss was blamed for half of the speed that way).",
         detected="E0: a clock is taken before a training loop, nothing in the loop takes it again or tells"
         " warm-up apart, and"
-        " something that is counted is divided by the time since.",
+        " something that is counted is divided by the time since. So, too, a mean of the times of all steps, a timer or"
+        " CUDA's events around all of them, a clock that runs while the model is loaded or around a whole"
+        " command, and a callback's time from the beginning to the end of a run of few steps.",
         proven="Print the speed of every 50 steps: it rises.",
         deliberate=("Time to result is what counts, start included.",),
         sources=("alpa issue 823, anemoi-core issue 1254, transformers issue 32619: what users ask to have left out",),

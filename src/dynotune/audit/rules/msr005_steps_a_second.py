@@ -13,6 +13,12 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.chosen_by_steps import (
+    chosen_by_steps,
+    divided_across_gpus,
+    picked_by_a_shell,
+    swept_by_a_tool,
+)
 
 _RATE = (
     r"(?<![\d.])\d{1,9}(?:\.\d{1,9})?\s{0,4}(?:it|its|iter|iters|iterations|step|steps)"
@@ -35,8 +41,11 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     known = {file for file, _ in held}
     held += [(file, _comments(text)) for file, text in project.texts.items() if file not in known]
     for script in project.scripts:
-        yield from _chosen(script)
+        chosen = list(_chosen(script))
+        yield from chosen or _in_other_shapes(script, project)
         yield from _advised(script)
+    for place in (*picked_by_a_shell(project), *swept_by_a_tool(project)):
+        yield replace(_finding(place, ""), message=_CHOSEN)
     for file, comments in held:
         lines = project.texts.get(file, "").split("\n")
         for line, text in comments.items():
@@ -215,6 +224,17 @@ def _divided(script: Script, lines: Sequence[str]) -> Iterator[Said]:
             return
 
 
+def _in_other_shapes(script: Script, project: Project) -> Iterator[Finding]:
+    for place in chosen_by_steps(script, project):
+        yield replace(_finding(place, text_at(script, place)), message=_CHOSEN)
+    for place, text in divided_across_gpus(script, project):
+        yield replace(
+            _finding(place, text),
+            message=f"`{text}` compares steps a second of runs on other numbers of GPUs, each of which takes rows of its own"
+            " at every step: as many steps a second on four are four times the speed.",
+        )
+
+
 _SWEPT = re.compile(r"(?:^|_)(?:bs|bsz|mbs|micro\w*|batch_?size\w*)(?:$|_)", re.IGNORECASE)
 """A variable that goes over batch sizes; one that goes over batches is no comparison."""
 
@@ -279,7 +299,8 @@ RULE = Rule(
         " opposite, and was thrown away for it.",
         detected="E0: a comment with a rate of steps and a comparison, on or beside a line about what a step holds; or code"
         " that prints or reads steps a second for several batches, and takes the best by them or"
-        " goes over batch sizes that it names.",
+        " goes over batch sizes that it names, or a shell's loop that does; a quotient of them for runs on other numbers of"
+        " GPUs.",
         proven="`dynotune bench` compares real tokens a second on the same documents.",
         deliberate=("Both settings give the same rows a step.",),
         sources=("Users' records from which Dynotune's design was made",),

@@ -8,6 +8,7 @@ from dynotune.audit.facts.cards import bound_by_reading, named_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.lengths import longest_row, usual_row
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.row_length import row_length
 from dynotune.audit.facts.sized import sized
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known
@@ -37,7 +38,7 @@ _SFT = (
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     rows, accumulation = micro_batch(job), _accumulation(job)
-    length = max_length(job) or longest_row(project) or _context(job) or _alone(project)
+    length = max_length(job) or longest_row(project) or _context(job) or row_length(job, project) or _alone(project)
     model, lora = sized(job), adapters(job)
     if rows is None or length is None or accumulation is None or accumulation < 2 or not on_gpu(job):
         return
@@ -61,11 +62,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         yield _finding(job, said, facts, factor)
         return
     bound = bound_by_reading(job, project)
+    if bound is not None and lora is False:
+        bound = bound[0], 2 * bound[1]  # gradients are read and written in float32 for each micro-batch, too
     if bound is not None and rows * length < bound[1]:
         said = (
             f"Micro-batches of {rows} x about {length:,} tokens are too small for the card: below {bound[1]} tokens a pass"
-            f" an {bound[0]} takes longer to read the weights ({model.billions:g}B parameters) than to multiply by them,"
-            " and it reads them for each of the micro-batches that a step accumulates."
+            f" an {bound[0]} takes longer to read the weights{' and to add up gradients' if lora is False else ''}"
+            f" ({model.billions:g}B parameters) than to multiply by them, and it does so for each of the micro-batches that"
+            " a step accumulates."
         )
         yield _finding(job, said, {"tokens": rows * length, "card": bound[0], "bound below": bound[1]}, factor)
 

@@ -9,6 +9,7 @@ from dynotune.audit.facts.asked import max_length, number, rows_of_a_step
 from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.own_packing import filled_to
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.told import Told, row_told, tokens_told
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -52,7 +53,8 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
     """By the number of tokens that a document gives for the data."""
     rows, epochs, warmup = rows_of_a_step(job), number(job, "num_train_epochs"), number(job, "warmup_steps")
     packs = job.get("packing") is True
-    length = max_length(job) if packs else row_told(project)
+    own = None if packs else filled_to(job, project)
+    length = max_length(job) if packs else own[0] if own is not None else row_told(project)
     if rows is None or length is None or not epochs or (number(job, "max_steps") or -1) > 0:
         return
     if job.setting("num_processes") is None:
@@ -67,7 +69,7 @@ def _as_told(job: Job, told: Told, project: Project) -> Iterator[Said]:
         f"By `{told.place.file}` the data has {told.tokens:,.0f} tokens, which is {told.tokens / length:,.0f} rows of"
         f" {length:,}: {rows:,} rows a step make about {updates:,.0f} updates over {epochs:g} epoch{'s' * (epochs != 1)}"
         + (f", less than the {warmup:g} of the warm-up: its learning rate is never reached." if never else "."),
-        place=job.place(key),
+        place=own[1] if own is not None else job.place(key),
         evidence=Evidence(
             Level.RESOLVED, {"tokens": told.tokens, "row": length, "rows a step": rows, "updates": round(updates)}
         ),

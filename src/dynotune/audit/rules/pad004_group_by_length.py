@@ -1,14 +1,18 @@
 """PAD004: rows are sorted by length although they are all equally long."""
 
+import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.asked import micro_batch
 from dynotune.audit.facts.blocks import cut_into_blocks
+from dynotune.audit.facts.cards import gpus_told, several_cards
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.row_work import called, heavy_calls, work_of_trainer
-from dynotune.audit.facts.script import Call
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -31,6 +35,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _of_lazy_rows(job, name, shown, project)
     why, also = _equally_long(job, project)
     if not why:
+        yield from _of_no_batch(job, name, shown, project)
         return
     key = f"`{job.called(name)}: {shown}`"
     multipack = job.trainer is Trainer.AXOLOTL and job.get("packing") is True
@@ -106,10 +111,74 @@ def _of_lazy_rows(job: Job, name: str, shown: str, project: Project) -> Iterator
         return
 
 
+def _of_no_batch(job: Job, name: str, shown: str, project: Project) -> Iterator[Said]:
+    """Nothing is padded whose order could save any, or no sampler hears of it."""
+    seen = job.environment.get("CUDA_VISIBLE_DEVICES")
+    alone = job.get("num_processes") == 1 or ("num_processes" not in job.settings and gpus_told(job, project) == 1)
+    alone = alone and "," not in str(seen.value if seen else "") and several_cards(job, project) is None
+    flat = next(
+        (call for one in _of_the_job(job, project) for call in one.calls_of("DataCollatorWithFlattening")), None
+    )
+    own = _own_loader(job, project)
+    also: tuple[Place, ...] = ()
+    if micro_batch(job) == 1 and alone:
+        why = "sorts rows of which each is a batch by itself, on one GPU: it changes their order and saves no padding."
+        also = (job.place("per_device_train_batch_size"),)
+    elif job.get("padding_free") is True or flat is not None:
+        why = "sorts rows that are laid side by side without padding: it changes their order and saves nothing."
+        also = (flat.place,) if flat is not None else (job.place("padding_free"),)
+    elif own is not None:
+        why = f"reaches no sampler: `{own[0]}` makes the loader by itself."
+        also = (own[1],)
+    else:
+        return
+    yield Finding(
+        f"`{job.called(name)}: {shown}` {why}",
+        place=job.place(name),
+        evidence=Evidence(Level.RESOLVED, {name: shown}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Take the key out{', or give the loader a `LengthGroupedSampler`' if own is not None else ''}.",
+            (job.set(name, "random" if name == "train_sampling_strategy" else False),),
+            accuracy="None." if own is not None else "Rows come in another order.",
+        ),
+        also=also,
+    )
+
+
+def _of_the_job(job: Job, project: Project) -> list[Script]:
+    first = [one for one in project.scripts if one.file in job.files]
+    return list({one.file: one for script in first for one in (script, *imported(script, project))}.values())
+
+
+_MAKES_LOADERS = ("get_train_dataloader", "_get_train_sampler")
+
+
+def _own_loader(job: Job, project: Project) -> tuple[str, Place] | None:
+    """A trainer's class that the program makes one of, whose method asks neither its base nor the key."""
+    near = _of_the_job(job, project)
+    made = {call.name.rpartition(".")[2] for one in near for call in one.calls}
+    for script in near:
+        for node in ast.walk(script.tree) if any(one in script.source for one in _MAKES_LOADERS) else ():
+            if not isinstance(node, ast.ClassDef) or node.name not in made:
+                continue
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef) and one.name in _MAKES_LOADERS:
+                    text = ast.unparse(one)
+                    if not re.search(
+                        r"super\(|group_by_length|LengthGrouped|_get_train_sampler\(|sampling_strategy", text[20:]
+                    ):
+                        return f"{node.name}.{one.name}", place_of(script, one)
+    return None
+
+
 def _equally_long(job: Job, project: Project) -> tuple[str, tuple[Place, ...]]:
     """Why all rows have one length, and where; empty where they may not."""
     if job.get("packing") is True:
         return "packing has already made", ()
+    if "whisper" in str(job.get("model_name_or_path")).lower():
+        return "its feature extractor has already made", ()
     padded = next(padded_to_a_limit(job, project), None)
     if padded is not None:
         return f"`{padded.by}` has already made", (padded.place,)
@@ -129,7 +198,8 @@ RULE = Rule(
         why='That saves padding where rows differ in length. Where packing or `padding="max_length"` has made them equal,'
         " it saves nothing, and the order is less random than it was.",
         detected="E1: `group_by_length`, or `train_sampling_strategy: group_by_length` (transformers 5), with packing or"
-        " with rows that the job's own code, or the script that saved them, pads or cuts to one length."
+        " with rows that the job's own code, or the script that saved them, pads or cuts to one length;"
+        " with batches of one row on one GPU, rows without padding, or a trainer's class that makes its loader by itself."
         " Grouping rows that differ is a choice, and not reported, but"
         " where they are tokenised when they are asked for (`set_transform`, `__getitem__`), since lengths come first.",
         proven="Print the lengths of a few batches.",

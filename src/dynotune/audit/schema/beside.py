@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dynotune.audit.regular import leaves, start_of
+from dynotune.audit.schema.releases_told import releases_told
 
 _MARKS: Mapping[str, str] = {
     "trl": "trl/trainer/sft_config.py",
@@ -72,6 +73,9 @@ def versions_asked(root: Path, texts: Mapping[str, str] | None = None) -> dict[s
     installs = [line for text in (texts or {}).values() if "install" in text for line in _INSTALLS.findall(text)]
     for name, operator, version in _PIN.findall("\n".join(installs)):
         found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)
+    for file, text in (texts or {}).items():
+        for name, version, _ in releases_told(file, text):
+            found.setdefault(name, version)
     return found
 
 

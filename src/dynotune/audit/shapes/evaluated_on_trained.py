@@ -11,6 +11,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.shapes.drawn_from import OF_TESTS, drawn_from, is_a_look, kept_for_training, trains_on
+from dynotune.audit.shapes.held_out_rows_kept import held_out_rows_kept
 from dynotune.audit.shapes.part_beside_its_whole import parts_beside_wholes
 from dynotune.audit.shapes.repeated_before_divided import repeated_before_divided
 
@@ -27,6 +28,10 @@ def evaluated_on_trained(script: Script, project: Project) -> Iterator[Said]:
         return
     if not re.search(r"val|eval|test|dev|held", script.source):
         return
+    kept = next(held_out_rows_kept(script, project), None)
+    if kept is not None:
+        yield _finding(kept.why, kept.place, kept.trained)
+        return
     scopes = [script.tree, *(node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef))]
     for scope in scopes:
         given = [
@@ -34,19 +39,22 @@ def evaluated_on_trained(script: Script, project: Project) -> Iterator[Said]:
             for node in own_nodes(scope)
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
         ]
-        found = next(_found(script, given, scope), None)
+        found = next(_found(script, project, given, scope), None)
         if found is not None:
             yield found
             return
 
 
-def _found(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST) -> Iterator[Finding]:
+def _found(
+    script: Script, project: Project, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
+) -> Iterator[Finding]:
     yield from _loaded(script, given)
     yield from _drawn(script, given, scope)
     yield from _repeated(script, given, scope)
-    for made, divides in repeated_before_divided(given, scope):
+    for made, divides in repeated_before_divided(given, scope, script, project):
         yield _finding(
-            f"`{ast.unparse(made)[:60]}` repeats rows before they are divided, so copies of one row stand in both parts",
+            f"`{ast.unparse(made)[:60]}` repeats rows, or alters copies of them, before they are divided, so copies of one"
+            " row stand in both parts",
             place_of(script, made),
             place_of(script, divides),
         )
@@ -115,7 +123,7 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
         whole = drawn_from(value)
         if not OF_TESTS.search(name) or not whole or OF_TESTS.search(whole) or is_a_look(value):
             continue
-        if sum(one == whole for one, _ in given) > 1 or sum(one == name for one, _ in given) > 1:
+        if any(one in (whole, name) and made.lineno > value.lineno for one, made in given):
             continue  # what is left may have the same name
         text = ast.unparse(scope)
         if re.search(rf"\bif \w+ not in {name}\b|\b{whole}\.remove\(|\bdel {whole}\[|\b{whole}\.pop\(", text):
@@ -226,6 +234,24 @@ def the_same_file_for_both(project: Project) -> Iterator[Said]:
             flags = launch.flags
             yield _same(
                 f"`--{train}` and `--{test}` are both `{flags[test].value}`", flags[test].place, flags[train].place
+            )
+
+
+def the_same_split_for_both(project: Project) -> Iterator[Said]:
+    """A job that gets its two splits from two places: the configuration's, a flag's, the trainer's own."""
+    for job in project.jobs:
+        test, train = job.setting("dataset_test_split"), job.get("dataset_train_split")
+        named = job.get("dataset_name"), job.get("eval_dataset_name")
+        if test is None or not job.is_given("dataset_test_split") or not isinstance(train, str) or test.value != train:
+            continue
+        if job.get("eval_strategy") in (None, "no") or (named[1] is not None and named[0] != named[1]):
+            continue
+        place = job.place("dataset_test_split")
+        if place.file != job.place("dataset_train_split").file:  # else the file itself has said so
+            yield _same(
+                f"`{job.called('dataset_train_split')}` and `{job.called('dataset_test_split')}` are both `{train}`",
+                place,
+                job.place("dataset_train_split"),
             )
 
 

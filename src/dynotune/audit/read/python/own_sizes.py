@@ -26,6 +26,10 @@ _CALLED = {name: frozenset(called.split()) for name, called in _NAMES.items()}
 _LENGTHS, _SWITCHES = _CALLED.pop(CONTEXT), _CALLED.pop(CHECKPOINTED)
 
 
+_DEFAULTS: Mapping[str, Mapping[str, int]] = {"GPT2Config": {"n_layer": 12, "n_embd": 768, "vocab_size": 50_257}}
+"""Of a class of transformers of which programs leave sizes as they are."""
+
+
 def own_sizes(reads: list[Evaluator]) -> list[Said]:
     """All three, with the length of a row and a switch of checkpointing where the model has these. Nothing where the files
     do not agree on one model."""
@@ -79,7 +83,11 @@ def _arguments(reader: Evaluator, site: Site) -> Iterator[tuple[str, Value]]:
     held = _class_of(reader, site)
     given = reader.fresh().objects.arguments(site.node, site.scope, {})
     if held is None:
-        if reader.module.dotted(site.node.func).startswith("transformers."):
+        dotted = reader.module.dotted(site.node.func)
+        if dotted.startswith("transformers."):
+            for name, number in _DEFAULTS.get(dotted.rpartition(".")[2], {}).items():
+                if name not in given:
+                    yield name, reader.fresh().value(ast.Constant(number), site.scope)
             yield from given.items()
         return
     there, scope = held
