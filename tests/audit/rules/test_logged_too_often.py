@@ -1,4 +1,4 @@
-"""Promise: a log of every step is told where steps are many, short, or DeepSpeed's own, and no other."""
+"""Promise: a log of every step is told where steps are short, or DeepSpeed's own, and no other, however many there are."""
 
 from pathlib import Path
 
@@ -15,8 +15,7 @@ SFT = (
 @pytest.mark.parametrize(
     ("model", "data", "batch", "every", "reports", "found"),
     [
-        ("acme/own-20b", "acme/recipes_60k", "8", "1", "none", True),
-        ("acme/own-20b", "acme/recipes_60k", "8", "50", "none", False),
+        ("acme/own-20b", "acme/recipes_60k", "8", "1", "none", False),
         ("acme/own-20b", "acme/recipes_6k", "8", "1", "none", False),
         ("acme/own-20b", "acme/recipes", "8", "1", "none", False),
         ("THUDM/glm-4-9b-chat-hf", "acme/recipes", "2", "1", "wandb", True),
@@ -24,7 +23,7 @@ SFT = (
         ("THUDM/glm-4-32b-chat-hf", "acme/recipes", "2", "1", "wandb", False),
     ],
 )
-def test_many_steps_and_short_ones(
+def test_short_steps_and_long_ones(
     tmp_path: Path, model: str, data: str, batch: str, every: str, reports: str, found: bool
 ) -> None:
     files = {"sft.yaml": SFT.format(model, data, batch, every, reports), "run.sh": "trl sft --config sft.yaml\n"}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dynotune.audit.facts.asked import max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.steps_of_run import steps_of_run
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.lines import lines_of
 from dynotune.audit.models import known
@@ -31,9 +30,6 @@ _SFT = "model_name_or_path: HuggingFaceTB/SmolLM2-135M\ndataset_name: data.jsonl
 SMALL_PASS = 2_048
 """Tokens of a step up to which a tracker is written to several times a second, with models of `SMALL_OF_SEVERAL`, too."""
 
-MANY = 5_000
-"""Steps of a run, by what its files tell of the data, from which on nobody reads a line of each."""
-
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _of_deepspeed(job, project)
@@ -51,9 +47,6 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         limit = SMALL_OF_SEVERAL
     billions = model.billions if model is not None and model.billions else _named(job)
     if billions is None or billions > limit:
-        taken = steps_of_run(job, project)
-        if taken is not None and taken >= MANY and not _explained(job, project):
-            yield _of_many(job, taken)
         return
     if (ranks > 1 or billions > SMALL) and (job.method not in _SHORT_STEPS or _explained(job, project)):
         return
@@ -95,23 +88,6 @@ def _named(job: Job) -> float | None:
         r"(?<![\w.])(\d{1,3}(?:\.\d)?)b(?![a-z0-9])", str(job.get("model_name_or_path") or ""), re.IGNORECASE
     )
     return float(found[0]) if len(found) == 1 else None
-
-
-def _of_many(job: Job, steps: float) -> Finding:
-    return Finding(
-        f"`{job.called('logging_steps')}: 1` reads the loss from the device and writes a line at each of about {steps:,.0f}"
-        " steps: the host waits each time, and the log is too long to be read.",
-        place=job.place("logging_steps"),
-        evidence=Evidence(Level.RESOLVED, {"logging_steps": 1, "steps": round(steps)}),
-        stake=Stake(AtStake.TIME, 0.0, None),
-        remedy=Remedy(
-            Risk.SAFE,
-            f"Set `{job.called('logging_steps')}: 10`.",
-            (job.set("logging_steps", 10),),
-            breaks="The log has fewer points; each is the mean of its steps.",
-            measure="dynotune profile -- python train.py",
-        ),
-    )
 
 
 def _of_deepspeed(job: Job, project: Project) -> Iterator[Finding]:
@@ -178,8 +154,8 @@ RULE = Rule(
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
         f" or more, below {SMALL_ALONE:g} billion without a comment beside it, below {SMALL_WITH_A_TRACKER:g} billion where"
         f" `report_to` names a tracker; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no"
-        " comment stands beside it and a step generates no text; for any model where files tell of"
-        f" {MANY:,} steps or more; and DeepSpeed's `steps_per_print: 1` and `wall_clock_breakdown: true`.",
+        " comment stands beside it and a step generates no text; and DeepSpeed's `steps_per_print: 1` and"
+        " `wall_clock_breakdown: true`.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),
         sources=(
