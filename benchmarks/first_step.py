@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.peers.__main__ import PATIENCE, result_of
-from benchmarks.peers.keep import ROOT, commit_of_tree
+from benchmarks.peers.keep import ROOT, commit_of_tree, without_folders
 from benchmarks.peers.rows import ROWS, who
 from benchmarks.whole_file import write_json
 from dynotune.environment import cpu_model
@@ -30,12 +30,14 @@ def one(row: str, arm: str, src: Path, dry: bool) -> dict[str, Any]:
     env = {**os.environ, "HF_HUB_OFFLINE": "1"}
     env["PYTHONPATH"] = ":".join(filter(None, [str(src), str(ROOT), env.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "benchmarks.peers.arm", "--row", row, "--arm", arm, *(["--dry"] if dry else [])]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=env, check=False, timeout=PATIENCE * ROWS[row].arms[arm].seconds
-    )
+    limit = PATIENCE * ROWS[row].arms[arm].seconds
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"did not finish in {limit} s"}
     found = result_of(done.stdout) if done.returncode == 0 else None
     if found is None:
-        return {"failed": (done.stdout + done.stderr)[-4000:]}
+        return {"failed": without_folders((done.stdout + done.stderr)[-4000:], {"SRC": src})}
     summary = found["summary"]
     return {
         "loading": summary["time/loading"],

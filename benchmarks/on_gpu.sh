@@ -43,7 +43,8 @@ case "$what" in
       ${REHEARSE:+--dry} || failed=1
     ;;
   first_step)
-    timeout -k 10 "$(left)" python3 -m benchmarks.first_step --out "$out/first_step.json" --commit "$commit" || failed=1
+    timeout -k 10 "$(left)" python3 -m benchmarks.first_step --out "$out/first_step.json" --commit "$commit" \
+      ${REHEARSE:+--dry} || failed=1
     ;;
   floors)
     timeout -k 10 "$(left)" python3 benchmarks/gpu_floors.py --output "$out" --shared "$shared" --commit "$commit" \

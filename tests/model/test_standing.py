@@ -55,3 +55,18 @@ def test_a_class_of_its_own_is_none_traced_or_not() -> None:
         assert not is_linear(head)
         assert not stands_by_itself(head, nn.Linear.forward)
         assert stands_by_itself(head, Doubled.forward)
+
+
+def test_another_modules_method_is_none_of_its_own_traced_or_not() -> None:
+    """A control: the weights that it multiplies by are the other's."""
+    head, other = nn.Linear(4, 8), nn.Linear(4, 8)
+    head.forward = other.forward  # type: ignore[method-assign]
+    assert not is_linear(head)
+    with ranged(head):
+        assert not is_linear(head)
+
+
+def test_two_who_look_at_once_change_nothing() -> None:
+    head = nn.Linear(4, 8)
+    with ranged(head), ranged(head):
+        assert is_linear(head)

@@ -165,7 +165,8 @@ def live_memory(
     if on_gpu:
         # A model of before, of another run in this process, stands in cycles that hold its memory until they are collected:
         # with it, a card of 141 GB once had no room for activations of 31. Collecting takes 0.3 s: only where something is.
-        beside = torch.cuda.memory_allocated(device) - weights(model, compute_bf16=False)[0].bytes
+        own = sum(one.nbytes for one in (*model.parameters(), *model.buffers()) if one.device == device)
+        beside = torch.cuda.memory_allocated(device) - own
         if beside > torch.cuda.get_device_properties(device).total_memory * WORTH_COLLECTING:
             gc.collect()
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -21,4 +21,8 @@ def stands_by_itself(module: nn.Module, forward: Callable[..., Any]) -> bool:
     there = vars(module).get("forward")
     if there is None:
         return type(module).forward is forward
-    return bool(getattr(there, RANGE, False)) and getattr(there.__wrapped__, "__func__", None) is forward
+    if not getattr(there, RANGE, False):
+        return False
+    while getattr(there, RANGE, False):
+        there = there.__wrapped__
+    return getattr(there, "__func__", None) is forward and there.__self__ is module

@@ -208,7 +208,6 @@ def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> N
         ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % "pickle.dump(metrics, open(path, 'wb'))"}),
         ("CKP051", {"keeps.py": KEEPS % STATE}),
         ("CKP002", {"train.py": TRAINER % "resume_from_checkpoint=last", "job.sbatch": REQUEUED % ""}),
-        ("CKP002", {"train.py": TRAINER % "", "job.sbatch": REQUEUED % " --resume_from_checkpoint True"}),
         ("CKP002", {"train.py": TRAINER % "", "run.sh": "python train.py\n"}),
         ("CKP002", {"train.py": SAVES, "other.py": SAVE % "    torch.save(opt.state_dict(), path)\n"}),
         ("CKP002", {"train.py": SAVES.replace("save(model", "show(model"), "other.py": SAVE % ""}),

@@ -169,7 +169,7 @@ def test_a_launcher_without_precision_is_mended_where_it_stands(tmp_path: Path) 
     )
     files = {"train.py": LAUNCHED.format(given=""), "acc.yaml": config}
     (said,) = found(tmp_path, "PRC006", {**files, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
-    assert "`mixed_precision: bf16` in that file" in said.remedy.text
+    assert "`mixed_precision: bf16` in `acc.yaml`" in said.remedy.text
     files["train.py"] = LAUNCHED.format(given='mixed_precision="bf16"')
     assert not found(
         tmp_path / "right", "PRC006", {**files, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"}

@@ -53,7 +53,7 @@ def codes(tmp_path: Path, files: dict[str, str]) -> set[str]:
         ({"run.sh": "export PIN=1\npython train.py\n"}, False),
         ({"run.sh": "PIN=0\npython train.py\n"}, False),
         ({"run.sh": "source train.env\npython train.py\n", "train.env": ENV}, False),
-        ({"run.sh": "PIN=0 python train.py\n", "other.sh": "PIN=1 python train.py\n"}, False),
+        ({"run.sh": "PIN=0 python train.py\n", "other.sh": "PIN=1 python train.py\n"}, True),  # of one of them
     ],
 )
 def test_what_a_command_sets(tmp_path: Path, given: str, files: dict[str, str], is_off: bool) -> None:

@@ -325,7 +325,7 @@ def test_a_precision_that_a_comment_of_the_launcher_claims(tmp_path: Path) -> No
             "accelerate launch --num_processes 4 -m trl.scripts.sft --config a.yaml\n",
             True,
         ),
-        ("It is trained on 4 GPUs.", "accelerate launch --num_processes 4 -m trl.scripts.sft --config a.yaml\n", False),
+        ("It is trained on 4 GPUs.", "accelerate launch --num_processes 4 -m trl.scripts.sft --config a.yaml\n", True),
         ("ZeRO-2 can be used if memory is short.", "accelerate launch -m trl.scripts.sft --config a.yaml\n", False),
         (
             "ZeRO-2 keeps the optimizer sharded.",

@@ -119,3 +119,24 @@ def test_a_model_that_differs_in_one_layer_keeps_that_layer() -> None:
     engaged = install(model, torch.float32, ("gated activation",), stand_ins())
     assert set(engaged.fused["gated activation"]) == {"model.layers.0.mlp"}
     assert set(engaged.others["gated activation"]) == {"model.layers.1.mlp"}
+
+
+class Learned(nn.Module):
+    """Swish with a slope that is trained."""
+
+    def __init__(self, beta: float) -> None:
+        super().__init__()
+        self.beta = nn.Parameter(torch.tensor(beta))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(self.beta * x)
+
+
+def test_an_activation_that_is_trained_keeps_its_module() -> None:
+    """A control: a slope of 1 is SiLU as long as nobody trains it, and one layer says nothing of another one's slope."""
+    model = tiny_model("llama")
+    for layer, beta in zip(model.model.layers, (1.0, 3.0), strict=True):
+        layer.mlp.act_fn = Learned(beta)
+    engaged = install(model, torch.float32, ("gated activation",), stand_ins())
+    assert not engaged.fused["gated activation"]
+    assert len(engaged.others["gated activation"]) == 2

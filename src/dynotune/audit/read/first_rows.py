@@ -11,7 +11,9 @@ from dynotune.audit.regular import NotRegularError, leaves, start_of
 
 _MOST_BYTES = 1 << 16
 _MOST_FILES = 20
-_NAMED = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.jsonl?\b")
+_ENDS = re.compile(r"\.jsonl?\b")
+_BEFORE = re.compile(r"[\w./-]+\Z")
+_LONGEST_NAME = 200
 _SETTINGS = re.compile(r"config|setting|param|args|dataset_info|package|tokenizer|deepspeed|zero|index", re.IGNORECASE)
 
 
@@ -33,7 +35,9 @@ def first_rows(root: Path, texts: Mapping[str, str]) -> dict[str, list[Mapping[s
 
 def _named(texts: Mapping[str, str]) -> Iterator[str]:
     for file, text in texts.items():
-        for name in _NAMED.findall(text):
-            if not _SETTINGS.search(name.rpartition("/")[2]):
+        for end in _ENDS.finditer(text):  # from its end on: a pattern that begins anywhere takes the square of the text
+            before = _BEFORE.search(text[max(0, end.start() - _LONGEST_NAME) : end.start()])
+            name = "" if before is None else f"{before[0]}{end[0]}"
+            if name and not _SETTINGS.search(name.rpartition("/")[2]):
                 yield posixpath.normpath(name.lstrip("/"))
                 yield posixpath.normpath(posixpath.join(posixpath.dirname(file), name.lstrip("/")))

@@ -36,7 +36,7 @@ def written_by_cells(file: str, source: str) -> Iterator[WrittenFile]:
     lines = source.split("\n")
     starts = [number for number, line in enumerate(lines) if line.startswith(MARK)]
     count = 0
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):  # none in a notebook without code
         found = _CELL.match(lines[start + 1]) if start + 1 < end else None
         name = posixpath.normpath(posixpath.join(folder, found[1])) if found is not None else ""
         if name and not name.startswith(("..", "/")) and count < MOST:

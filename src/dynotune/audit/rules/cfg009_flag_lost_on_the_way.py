@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
@@ -86,12 +87,30 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
     )
 
 
+def _once_a_line(launch: Launch, *shapes: Iterable[Said]) -> Iterator[Said]:
+    """Of ways to say that what a line sets reaches nothing, the first."""
+    seen: set[tuple[str, int]] = set()
+    for said in chain(*shapes):
+        if not isinstance(said, Finding):
+            yield said
+            continue
+        there = {(place.file, place.line) for place in (said.place, *said.also)} - {
+            (launch.place.file, launch.place.line)
+        }
+        if not there & seen:
+            yield said
+        seen |= there
+
+
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
-    yield from arguments_that_stay_behind(launch, project)
-    yield from arguments_of_functions(launch, project)
-    yield from set_and_not_exported(launch, project)
-    yield from variables_that_nothing_gets(launch, project)
+    yield from _once_a_line(
+        launch,
+        arguments_that_stay_behind(launch, project),
+        arguments_of_functions(launch, project),
+        set_and_not_exported(launch, project),
+        variables_that_nothing_gets(launch, project),
+    )
     yield from variables_of_make_in_vain(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)

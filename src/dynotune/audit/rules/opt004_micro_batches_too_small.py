@@ -62,12 +62,10 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         yield _finding(job, said, facts, factor)
         return
     bound = bound_by_reading(job, project)
-    if bound is not None and lora is False:
-        bound = bound[0], 2 * bound[1]  # gradients are read and written in float32 for each micro-batch, too
     if bound is not None and rows * length < bound[1]:
         said = (
             f"Micro-batches of {rows} x about {length:,} tokens are too small for the card: below {bound[1]} tokens a pass"
-            f" an {bound[0]} takes longer to read the weights{' and to add up gradients' if lora is False else ''}"
+            f" an {bound[0]} takes longer to read the weights"
             f" ({model.billions:g}B parameters) than to multiply by them, and it does so for each of the micro-batches that"
             " a step accumulates."
         )

@@ -16,6 +16,9 @@ _OF_ONE_RUN = re.compile(
     r"\$\{?(?:SLURM_JOB_?ID|SLURM_TMPDIR|PBS_JOBID|LSB_JOBID|JOB_ID|TMPDIR|RANDOM)\b|\$\$|\$\(mktemp|\$\(date"
 )
 _REMOVES = re.compile(r"\brm -\w*r\w*\s+(?:--\s+)?[\"']?(?P<path>[^\s\"';]+)")
+_STAGED = re.compile(r"(?m)^\s*(?:srun\s+[^\n]*?)?(?:cp|rsync|tar|unzip|mv)\b[^\n]*")
+"""A job that copies the cache into its folder first has it."""
+
 _MOST = 6
 
 
@@ -30,7 +33,8 @@ def of_one_run(text: str) -> Iterator[tuple[str, int]]:
         if name in _CACHES:
             whole = _filled(value, held)
             under = any(_filled(one, held).rstrip("/*") and _is_under(whole, _filled(one, held)) for one in removed)
-            if _OF_ONE_RUN.search(whole) or under:
+            staged = any(name in line or value in line for line in _STAGED.findall(text))
+            if (_OF_ONE_RUN.search(whole) or under) and not staged:
                 yield found[0].strip(), text.count("\n", 0, found.start("name")) + 1
         held[name] = value
 
@@ -55,9 +59,17 @@ _VOLUME = re.compile(
 )
 _FOLDER = re.compile(r"(?:-w|--workdir)[= ]\s*[\"']?(?P<there>/[^\s\"']*)")
 _HOME = re.compile(r"(?:-e|--env)[= ]\s*[\"']?(?:HF_HOME|HF_DATASETS_CACHE|XDG_CACHE_HOME)=(?P<there>[^\s\"']+)")
+_HOME_OF_IMAGE = re.compile(
+    r"(?im)^\s*ENV\b[^\n]*\b(?:HF_HOME|HF_DATASETS_CACHE|XDG_CACHE_HOME)[= ]\s*[\"']?(?P<there>/[^\s\"']+)"
+)
 _PREPARES = re.compile(r"load_dataset\(")
 _WORKS = re.compile(r"\.map\(|SFTTrainer\(|DPOTrainer\(")
 _KEEPS = re.compile(r"save_to_disk|load_from_disk|cache_dir|HF_HOME|HF_DATASETS_CACHE|cache_file_name|streaming")
+
+
+def _homes_of_images(project: Project) -> list[str]:
+    """Where images put the cache."""
+    return [one["there"] for text in project.texts.values() for one in _HOME_OF_IMAGE.finditer(text)]
 
 
 def of_containers(project: Project) -> Iterator[tuple[str, Place, tuple[Place, ...]]]:
@@ -68,7 +80,13 @@ def of_containers(project: Project) -> Iterator[tuple[str, Place, tuple[Place, .
             if not re.search(r"\s--rm\b", command):
                 continue
             kept = [one["there"] or one["mount"] for one in _VOLUME.finditer(command)]
-            homes = [one["there"] for one in _HOME.finditer(command)] or ["/root/.cache/huggingface/datasets"]
+            if "--env-file" in command:
+                continue  # where the cache is may stand there
+            homes = (
+                [one["there"] for one in _HOME.finditer(command)]
+                or _homes_of_images(project)
+                or ["/root/.cache/huggingface/datasets"]
+            )
             if any(_is_under(home, one) or _is_under(one, "/root/.cache") for home in homes for one in kept):
                 continue
             if any(re.match(r"/home/[^/]+(?:/\.cache.*)?$", one) for one in kept):

@@ -151,8 +151,9 @@ def _speaks_of(job: Job, file: str, project: Project) -> bool:
     """A file's comments speak of its only job, or of the first of several that have the same batch (one script, started
     with other rates)."""
     jobs = [one for one in project.jobs if file in one.files]
-    batches = {tuple(repr(one.get(name)) for name in _OF_A_STEP) for one in jobs}
-    return jobs[0] is job and len(batches) == 1 and len({one.files for one in jobs}) == 1
+    if jobs[0] is not job or len({one.files for one in jobs}) != 1:
+        return False
+    return len({tuple(repr(one.get(name)) for name in _OF_A_STEP) for one in jobs}) == 1
 
 
 def comments_of(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:

@@ -27,6 +27,11 @@ _LISTS = re.compile(
 )
 
 
+_AS_AN_OPTION = re.compile(
+    r"(?i)\bzero(?:-?[123])?\b[^.\n]{0,80}\b(?:can|could|may|if|optional\w*)\b|\b(?:can|if|optional\w*)\b[^.\n]{0,80}\bzero-?[123]\b"
+)
+
+
 def named_by_nothing(project: Project) -> Iterator[Said]:
     yield from _of_deepspeed(project)
     yield from _of_a_call(project)
@@ -47,6 +52,8 @@ def _of_deepspeed(project: Project) -> Iterator[Said]:
     others = {file: text for file, text in project.texts.items() if file not in own and not _LISTS.search(file)}
     if any(_DEEPSPEED.search(_without_comments(text)) for text in others.values()):
         return
+    if any(_AS_AN_OPTION.search(text) for text in project.documents.values()):
+        return  # who reads on finds what the file is for
     for config in files:
         if not _named(config.file, project) and not _kept(config):
             start = next((one for one in project.launches if one.launcher), project.launches[0])

@@ -20,7 +20,8 @@ _HOOKS = tuple(sorted(name for name in _BARE if "hook" in name))
 
 
 def likeness(module: nn.Module, but: Collection[str] = ()) -> Hashable | None:
-    """Equal for two modules whose forward does the same with the same weights; None where nothing says so.
+    """Equal for two modules whose forward does the same with the same weights; None where nothing says so. Who judges by one
+    gives it the weights, or sees that there are none.
 
     That is their class, their attributes, the shapes and precisions of their parameters and the same of their children,
     but for those that are named in `but`. Objects count as equal that are the same one. Hooks, buffers and forwards of

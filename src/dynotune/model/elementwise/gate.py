@@ -96,6 +96,10 @@ def fused_gate(
     width = getattr(down, "in_features", None)
     if not isinstance(width, int):
         return f"its down_proj is a {type(down).__name__}, whose width cannot be told"
+    if any(
+        next(child.parameters(), None) is not None for name, child in module.named_children() if name not in linears
+    ):
+        return OfAnotherKind("what lies between its linears has parameters")  # theirs would get no gradient
     device = next(module.parameters()).device
     if device.type == "meta":
         return FusedGate(module, kernels, together, tanh=False, proven=(compute, torch.float32))

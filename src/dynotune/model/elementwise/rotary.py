@@ -129,7 +129,7 @@ def fused_rotary(
     device = parameter.device
     reasons = once_for_alike(
         verdicts,
-        (original, shapes, device),  # what the module is else does not matter to the function
+        (id(original), shapes, device),  # what the module is else does not matter to the function
         lambda: {tables: _why_different(original, kernels, shapes, device, compute, tables) for tables in of_tables},
     )
     if reason := reasons[compute]:
