@@ -15,7 +15,7 @@ from dynotune.audit.facts.together import code, imported, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.cache_that_goes_away import of_containers, of_one_run
+from dynotune.audit.shapes.cache_that_goes_away import is_staged, of_containers, of_one_run
 from dynotune.audit.shapes.tokenised_each_epoch import tokenised_each_epoch
 
 TOKENS_A_SECOND = 0.25e6
@@ -73,6 +73,9 @@ def _by_a_command(project: Project) -> Iterator[Said]:
     for file, launch in by_file.items():
         text = project.texts.get(file, "")
         found = _THROWN_AWAY.search(text)
+        name, _, value = (found[1] if found is not None else "").partition("=")
+        if found is not None and value and is_staged(text, name.split()[-1], value.strip().strip("\"'")):
+            found = None
         script = next((one for one in project.scripts if one.file == launch.script), None)
         if script is None or not any(_knows_datasets(one) for one in together(script, project)):
             continue

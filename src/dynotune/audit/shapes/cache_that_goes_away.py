@@ -33,10 +33,14 @@ def of_one_run(text: str) -> Iterator[tuple[str, int]]:
         if name in _CACHES:
             whole = _filled(value, held)
             under = any(_filled(one, held).rstrip("/*") and _is_under(whole, _filled(one, held)) for one in removed)
-            staged = any(name in line or value in line for line in _STAGED.findall(text))
-            if (_OF_ONE_RUN.search(whole) or under) and not staged:
+            if (_OF_ONE_RUN.search(whole) or under) and not is_staged(text, name, value):
                 yield found[0].strip(), text.count("\n", 0, found.start("name")) + 1
         held[name] = value
+
+
+def is_staged(text: str, name: str, value: str) -> bool:
+    """Whether the job copies something into the folder that a variable names."""
+    return any(f"${name}" in line or f"${{{name}}}" in line or value in line for line in _STAGED.findall(text))
 
 
 def _filled(value: str, held: Mapping[str, str]) -> str:

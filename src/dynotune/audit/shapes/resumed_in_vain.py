@@ -80,7 +80,7 @@ _RESUMES = re.compile(r"\bresum\w*|\bcontinue_from\b|\brestart_from\b|\bgo_on\b"
 _OPTIMIZERS = re.compile(r"opt|adam", re.IGNORECASE)
 _OTHERS_STATE = re.compile(
     r"load_state\(|load_checkpoint\(|dcp\.load|set_optimizer_state_dict|set_state_dict|optimizer_state|checkpointer"
-    r"|for \w+ in[^\n]*\n?[^\n]*\.load_state_dict\("
+    r"|for [\w, ()]+ in[^\n]*\n?[^\n]*\.load_state_dict\("
 )
 
 
@@ -93,7 +93,7 @@ def _of_a_loop(script: Script, project: Project) -> Iterator[Said]:
     if not _RESUMES.search(text) or leads_out(near, project) or _OTHERS_STATE.search(text):
         return
     loads = [(one, node, on) for one in near for node, on in _loads(one)]
-    if not loads or any(_OPTIMIZERS.search(on) for _, _, on in loads):
+    if not loads or any(_OPTIMIZERS.search(on) or _may_be_any(one, node, on) for one, node, on in loads):
         return
     made = {call.result.rpartition(".")[2] for call in script.calls if re.match(r"torch\.optim\.\w+$", call.name)} - {
         ""
@@ -121,6 +121,21 @@ def _of_a_loop(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=(saved, place_of(*asked)),
     )
+
+
+def _may_be_any(script: Script, load: ast.Call, on: str) -> bool:
+    """Whether what takes the state is named by a loop over several, or by a function's parameter for anything."""
+    if not on.isidentifier():
+        return False
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.For | ast.comprehension):
+            if any(isinstance(one, ast.Name) and one.id == on for one in ast.walk(node.target)):
+                return True
+        elif isinstance(node, ast.FunctionDef) and node.lineno <= load.lineno <= (node.end_lineno or 0):
+            named = any(one.arg == on for one in (*node.args.args, *node.args.kwonlyargs))
+            if named and not re.search(r"model|net|module", on, re.IGNORECASE):
+                return True
+    return False
 
 
 def _loads(script: Script) -> Iterator[tuple[ast.Call, str]]:
