@@ -255,7 +255,6 @@ _ARGUMENTS = (
         ("AMP=off\npython train.py\n", "", False),  # what the default says
         ("AMP=bf16\n[ $AMP = bf16 ] && python train.py --amp bf16\n", "", False),
         ("export AMP=bf16\npython train.py\n", ", os.environ['AMP']", False),
-        ("BATCH=16\npython train.py\n", "", True),  # whatever it is
     ],
 )
 def test_variables_of_a_launcher_that_no_command_gets(tmp_path: Path, run: str, more: str, lost: bool) -> None:

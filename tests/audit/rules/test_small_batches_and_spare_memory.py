@@ -91,14 +91,12 @@ FULL = (
     [
         ("95 % of the mails have fewer than 400 tokens.", "", True),
         ("95 % of the mails have fewer than 940 tokens.", "adapter: lora\nlora_r: 8\n", False),
-        ("95 % of the mails have fewer than 500 tokens.", "", True),
+        ("95 % of the mails have fewer than 500 tokens.", "", False),
         ("95 % of the mails have fewer than 900 tokens.", "", False),
         ("95 % of the mails have fewer than 900 words.", "", False),
     ],
 )
-def test_gradients_that_are_added_up_are_read_and_written_too(
-    tmp_path: Path, says: str, more: str, found: bool
-) -> None:
+def test_few_tokens_wait_for_the_weights_to_be_read(tmp_path: Path, says: str, more: str, found: bool) -> None:
     files = {"a.yml": FULL + more, "README.md": f"# a\n\nOn one A100 80GB:\n\n    axolotl train a.yml\n\n{says}\n"}
     assert bool(audited(tmp_path, files, select=("OPT004",)).findings) is found
 

@@ -104,16 +104,18 @@ def _once_a_line(launch: Launch, *shapes: Iterable[Said]) -> Iterator[Said]:
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
+    scripts = {script.file: script for script in project.scripts}
+    script = scripts.get(launch.script)
+    taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     yield from _once_a_line(
         launch,
+        values_that_stay_behind(launch, script, taken, project) if script is not None and taken is not None else (),
         arguments_that_stay_behind(launch, project),
         arguments_of_functions(launch, project),
         set_and_not_exported(launch, project),
         variables_that_nothing_gets(launch, project),
     )
     yield from variables_of_make_in_vain(launch, project)
-    scripts = {script.file: script for script in project.scripts}
-    script = scripts.get(launch.script)
     if script is not None:
         yield from exported_in_vain(launch, script, project)
         lost, why = flags_that_fire_drops(launch, script, project.scripts)
@@ -129,7 +131,6 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         unread_ones, function = unread_parameters(launch, script)
         why = f"`{function}` of `{launch.script}` has a parameter of this name and never uses it"
         yield from _finding(unread_ones, why, "Use it where it was meant to work, or take it out of both.")
-    taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return
     if taken.drops:
@@ -148,7 +149,6 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
                 "Give it `action=argparse.BooleanOptionalAction` and write `--no-...`, or a function that reads the word.",
             ),
         )
-    yield from values_that_stay_behind(launch, script, taken, project)
     unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
