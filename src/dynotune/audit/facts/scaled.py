@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
@@ -123,25 +124,34 @@ def _product(node: ast.expr) -> list[ast.expr]:
 
 def _last(name: ast.Name, room: ast.AST) -> ast.expr | ast.AugAssign | None:
     """What a name was given last before the place where it stands: also as the first of several."""
-    best: tuple[int, ast.expr | ast.AugAssign] | None = None
+    before = [
+        (at, value)
+        for at, end, value in _given(room).get(name.id, ())
+        if at < name.lineno or (at == name.lineno and end <= name.col_offset)
+    ]
+    return max(before, key=lambda one: one[0])[1] if before else None
+
+
+@lru_cache(maxsize=256)
+def _given(room: ast.AST) -> dict[str, list[tuple[int, int, ast.expr | ast.AugAssign]]]:
+    """By name, what it is given: the line, where that ends in it, and the value. Once for a room, which a file's length of
+    names asks for."""
+    found: dict[str, list[tuple[int, int, ast.expr | ast.AugAssign]]] = {}
     for node in own_nodes(room):
-        at = getattr(node, "lineno", 0)
-        if (
-            at > name.lineno
-            or (at == name.lineno and getattr(node, "end_col_offset", 0) > name.col_offset)
-            or (best is not None and at <= best[0])
-        ):
-            continue
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name.id:
-            best = (at, node)
+        given: list[tuple[ast.expr, ast.expr | ast.AugAssign]] = []
+        if isinstance(node, ast.AugAssign):
+            given = [(node.target, node)]
         elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
-                if isinstance(first, ast.Name) and first.id == name.id:
-                    best = (at, node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name.id:
-            best = (at, node.value) if node.value is not None else best
-    return best[1] if best is not None else None
+            firsts = [one.elts[0] if isinstance(one, ast.Tuple) and one.elts else one for one in node.targets]
+            given = [(one, node.value) for one in firsts]
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            given = [(node.target, node.value)]
+        for target, value in given:
+            if isinstance(target, ast.Name):
+                found.setdefault(target.id, []).append(
+                    (getattr(node, "lineno", 0), getattr(node, "end_col_offset", 0), value)
+                )
+    return found
 
 
 def _definition(call: ast.Call, room: _Room, near: Sequence[Script]) -> tuple[Script, ast.FunctionDef] | None:
