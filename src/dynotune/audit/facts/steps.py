@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -130,11 +131,17 @@ def _is_in(call: Call, owner: str, function: str) -> bool:
     return [(one.kind, one.name) for one in around] == wanted
 
 
+@lru_cache(maxsize=32)
+def _lines(source: str) -> tuple[str, ...]:
+    """Once for a file, of which thousands of places are asked for."""
+    return tuple(source.split("\n"))
+
+
 def text_at(script: Script, place: Place) -> str:
     """The source at a place."""
     if not place.line:
         return ""
-    lines = script.source.split("\n")[place.line - 1 : place.end_line]
+    lines = list(_lines(script.source)[place.line - 1 : place.end_line])
     if not lines:
         return ""
     lines[-1] = lines[-1][: place.end_column - 1]
