@@ -266,7 +266,7 @@ SFTTrainer("Qwen/Qwen2.5-0.5B", SFTConfig("out"), train_dataset=rows).train()
 """
 ARRAY = "#!/bin/bash\nexport SCRATCH={}\nexport HF_DATASETS_CACHE=$SCRATCH/hf\n{}srun python train.py\n"
 DOCKER = "exec docker run --rm --gpus all \\\n  -v $PWD/a.yaml:/cfg/a.yaml{} \\\n  image axolotl train /cfg/a.yaml\n"
-PREPARED = AXOLOTL.format("completion") + "dataset_prepared_path: /work/prepared\n"
+PREPARED = AXOLOTL.format("completion") + "dataset_prepared_path: /data/prepared\n"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ PREPARED = AXOLOTL.format("completion") + "dataset_prepared_path: /work/prepared
         ({"train.py": SFT, "job.slurm": ARRAY.format("/project/cache", "")}, 0),
         ({"train.py": SFT, "job.slurm": ARRAY.format("/project/cache", "rm -rf /tmp/old\n")}, 0),
         ({"a.yaml": PREPARED, "run.sh": DOCKER.format("")}, 1),
-        ({"a.yaml": PREPARED, "run.sh": DOCKER.format(" -v /srv/prepared:/work/prepared")}, 0),
+        ({"a.yaml": PREPARED, "run.sh": DOCKER.format(" -v /srv/prepared:/data/prepared")}, 0),
         ({"a.yaml": PREPARED, "run.sh": DOCKER.format(" -v ~/.cache/huggingface:/root/.cache/huggingface")}, 0),
         ({"a.yaml": PREPARED, "run.sh": DOCKER.format("").replace(" --rm", "")}, 0),
     ],

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.names_of_settings import ACCUMULATION
 from dynotune.audit.facts.rooms import own_nodes
+from dynotune.audit.facts.scaled import DIVIDING
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import Loop, place_of
 from dynotune.audit.place import Place
 
-_DIVIDING = frozenset({"div", "div_", "true_divide", "divide"})
 _NO_NUMBER = re.compile(r"token|accumulated|accuracy|\bsum\(", re.IGNORECASE)
 """What divides a sum by as many things as were added up: no number of micro-batches."""
 
@@ -63,7 +63,7 @@ def _divisor(value: ast.expr) -> ast.expr | None:
         part = next((one for one in (value.left, value.right) if isinstance(one, ast.BinOp)), None)
         one_over = part is not None and isinstance(part.op, ast.Div) and ast.unparse(part.left) in ("1", "1.0")
         return part.right if part is not None and one_over else None
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _DIVIDING:
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in DIVIDING:
         return value.args[-1] if value.args else None
     return None
 

@@ -9,7 +9,7 @@ from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 
 _DEEPEST = 6
-_DIVIDING = frozenset({"div", "div_", "true_divide", "divide"})
+DIVIDING = frozenset({"div", "div_", "true_divide", "divide"})
 _MULTIPLYING = frozenset({"mul", "mul_", "multiply"})
 _KEEPING = frozenset({"float", "to", "mean", "sum", "scale", "view", "squeeze", "clone", "contiguous", "cuda", "half"})
 """Methods behind which a loss is still the same, and a scaler's, which takes its factor out again."""
@@ -30,9 +30,8 @@ class Factor:
 
 
 def factors_of(value: ast.expr, room: ast.AST, script: Script, near: Sequence[Script]) -> list[Factor]:
-    """Of an expression in a function (or file): what it is divided and multiplied by, last first. Helpers are"
-    " followed where
-    a name has one definition in the files that are near."""
+    """Of an expression in a function (or file): what it is divided and multiplied by, last first. Helpers are followed
+    where a name has one definition in the files that are near."""
     return list(_of(value, _Room(room, script, {}), near, 0))
 
 
@@ -81,8 +80,8 @@ def _of(value: ast.expr | None, room: _Room, near: Sequence[Script], depth: int)
 def _of_call(call: ast.Call, room: _Room, near: Sequence[Script], depth: int) -> Iterator[Factor]:
     func = call.func
     if isinstance(func, ast.Attribute):
-        if func.attr in _DIVIDING | _MULTIPLYING and call.args:
-            yield _factor(call, call.args[-1], func.attr in _DIVIDING, room)
+        if func.attr in DIVIDING | _MULTIPLYING and call.args:
+            yield _factor(call, call.args[-1], func.attr in DIVIDING, room)
             yield from _of(call.args[0] if len(call.args) > 1 else func.value, room, near, depth + 1)
             return
         if func.attr in _KEEPING and not (isinstance(func.value, ast.Name) and func.value.id in ("torch", "F")):
