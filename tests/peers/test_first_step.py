@@ -13,18 +13,20 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def test_processes_of_both_trees_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Path] = []
+    caches: list[bool] = []
 
-    def one(row: str, arm: str, src: Path, dry: bool) -> dict[str, object]:
+    def one(row: str, arm: str, src: Path, dry: bool, kernels: Path | None) -> dict[str, object]:
         seen.append(src)
-        return {"loading": 1.0, "set_up": 2.0, "first_step": 0.5, "parts": {"packed_execution": 1.5}}
+        caches.append(kernels is not None and not list(kernels.iterdir()))
+        return {"loading": 1.0, "set_up": 2.0, "first_step": 0.5, "parts": {"packed_execution": 1.5}, "kernels": []}
 
     monkeypatch.setattr(first_step, "one", one)
     out, before = tmp_path / "first.json", tmp_path / "before"
-    monkeypatch.setattr(
-        "sys.argv", ["x", "--dry", "--out", str(out), "--times", "2", "--src", str(before), "--commit", "abc"]
-    )
+    asked = ["x", "--dry", "--out", str(out), "--times", "2", "--cold", "1", "--src", str(before), "--commit", "abc"]
+    monkeypatch.setattr("sys.argv", asked)
     assert first_step.main() == 0
     assert seen == [REPOSITORY / "src", before] * 2
+    assert caches == [True, True, False, False], "the first of each tree finds no kernel compiled"
     found = json.loads(out.read_text())
     assert [(one["tree"], one["number"]) for one in found["processes"]] == [
         ("this", 0), ("before", 0), ("this", 1), ("before", 1),
