@@ -110,7 +110,7 @@ def _pairs(size: int, ours: int, default: int, tuned: int) -> dict[str, Arm]:
 
 
 EIGHTS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
-"""TRL's batches of 32 pairs do not fit without checkpointing, so these rows have no `trl default`."""
+"""TRL's batches of 32 pairs do not fit without checkpointing."""
 PAIRS_32 = {"max_length": 4096, "per_device_train_batch_size": 32}
 
 ROWS: dict[str, Row] = {
@@ -131,7 +131,7 @@ ROWS: dict[str, Row] = {
     ),
     "llama-8b-16k": Row(
         "Llama-3.1-8B's shape, 16,384 packed tokens (8 x 2,048)", "llama-3.1-8b", "probe", _batch(8, packing=True),
-        {"dynotune": Arm(36, OURS), "trl tuned: fa2 + Liger": Arm(46, LIGER)},
+        {"dynotune": Arm(36, OURS), "trl default": Arm(80), "trl tuned: fa2 + Liger": Arm(46, LIGER)},
         window=4, windows=3,
     ),
     "2-documents": Row(
@@ -139,23 +139,39 @@ ROWS: dict[str, Row] = {
         {
             "dynotune": Arm(30, OURS),
             GRAPHS: Arm(40, REPLAYED),
+            "trl default": Arm(60),
             "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE),
         },
         window=10, windows=3, warm_up=8,
     ),
     "16-documents": Row(
         "16 documents", "qwen2.5-7b", "probe", _batch(16),
-        {"dynotune": Arm(30, OURS), GRAPHS: Arm(35, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
+        {
+            "dynotune": Arm(30, OURS),
+            GRAPHS: Arm(35, REPLAYED),
+            "trl default": Arm(60),
+            "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE),
+        },
         window=10, windows=3, warm_up=5,
     ),
     "2-of-129": Row(
         "2 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(2),
-        {"dynotune": Arm(30, OURS), GRAPHS: Arm(30, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE)},
+        {
+            "dynotune": Arm(30, OURS),
+            GRAPHS: Arm(30, REPLAYED),
+            "trl default": Arm(60),
+            "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE),
+        },
         window=10, windows=3, warm_up=8,
     ),
     "16-of-129": Row(
         "16 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(16),
-        {"dynotune": Arm(25, OURS), GRAPHS: Arm(30, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
+        {
+            "dynotune": Arm(25, OURS),
+            GRAPHS: Arm(30, REPLAYED),
+            "trl default": Arm(60),
+            "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE),
+        },
         window=10, windows=3, warm_up=5,
     ),
     "sft-mix": Row(
@@ -199,6 +215,7 @@ ROWS: dict[str, Row] = {
         {
             "dynotune": Arm(34, OURS),
             "dynotune, within 45 GiB: `micro_batch_tokens: 6272`": Arm(34, {**OURS, "micro_batch_tokens": 6272}),
+            "trl default": Arm(70),
             "trl tuned: fa2 + Liger, 4 x 8": Arm(64, {**LIGER, **FIRST, **EIGHTS}),
         },
         window=1, windows=3, warm_up=3,
@@ -207,6 +224,7 @@ ROWS: dict[str, Row] = {
         "32 pairs of `preference_mix`", "qwen2.5-7b", "preference-mix", PAIRS_32,
         {
             "dynotune": Arm(40, OURS),
+            "trl default": Arm(90),
             "trl tuned: fa2 + Liger, 4 x 8 padding-free, checkpointing": Arm(
                 90, {**LIGER, **FIRST, **EIGHTS, "padding_free": True, "gradient_checkpointing": True}
             ),
