@@ -125,8 +125,6 @@ CASES: dict[str, Case] = {
         ),
         520,
         withdrawn="case_attribute_h200.json",
-        older="The result below is older than `fused_add_rms_norm`, which a run takes by itself since then and which has no"
-        " row in it; what it adds last is in [attribute_last](attribute_last.md).",
     ),
     "attribute_last": Case(
         "Each speed-up added last",
