@@ -148,8 +148,11 @@ CASES: dict[str, Case] = {
         '"A smaller batch trains a tiny model faster"',
         "Smaller batches make the progress bar show more steps a second, and the run is expected to end sooner. What it"
         " gets done is real tokens a second. Batches of other sizes make other updates, so every arm is behavioural.",
-        ("--sweep", "per_device_train_batch_size=2,8,32", "--tier", "resident", "--no_memory", *SIX),
-        120,
+        (
+            "--sweep", "per_device_train_batch_size=2,8,32", "--tier", "resident", "--test_split_size", "0.1", "--budget",
+            "400", *SIX,
+        ),
+        300,
         "23m-full",
     ),
     "packing": Case(
