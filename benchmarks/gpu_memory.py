@@ -6,7 +6,7 @@ Each case trains six steps of random documents from random weights and compares 
 plan's parts for the largest micro-batch; what is reserved and the median of the last three steps stand beside it. An
 estimate is right if it is at most 5 % below and 10 % above the peak (it counts what the kernels keep; the allocator rounds):
 too little fails runs, too much only makes micro-batches smaller. The exit code is 1 if one is not. The cases of
-docs/full-on-one-card.md are `--only recipe`, about 150 s on an H200; bitsandbytes is needed for three of them. `--smoke` runs
+docs/full-on-one-card.md are `--only recipe`, 150 s on an H200; bitsandbytes is needed for three of them. `--smoke` runs
 tiny shapes on the CPU, where no peak is measured: it checks this script and nothing else.
 """
 
