@@ -3,9 +3,11 @@
     python benchmarks/bench_statistics.py --out benchmarks/results/bench_statistics.json [--benches 2000]
     python benchmarks/bench_statistics.py --out benchmarks/results/bench_statistics.json --only stalls
 
-Hosts are made up (noise of a step, share of slow steps, drift of clocks) or recorded by `benchmarks/step_noise.py`. Beside
+Hosts are made up (noise of a step, share of slow steps, drift of clocks) or recorded by `benchmarks/step_noise.py`. Each is
+measured by the rules of its tier: where every block has a process of its own, 6 pairs of 20 steps. Beside
 the bench stand the designs that it replaces: 80 steps of A and then 80 of B, and stopping when a difference is significant.
-`more_pairs`: benches that are unresolved after 16 pairs go on for as many more as they say. `stalls`: benches in which some
+`few_pairs`: `--quick`, and fewer pairs than signs need. `more_pairs`: benches that are unresolved when their pairs are spent
+go on for as many more as they say. `stalls`: benches in which some
 blocks stand still, with the rule that measures them again and without. With `--only` the rest of the file stays.
 """
 
@@ -20,7 +22,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.bench import standing_still
-from tests.bench.hosts import EFFECTS, EVERY, Host, benches, for_significance, going_on, naive, right_of
+from tests.bench.hosts import (
+    EFFECTS,
+    EVERY,
+    Host,
+    benches,
+    for_significance,
+    going_on,
+    naive,
+    right_of,
+    rules_of,
+    steps_a_block,
+)
 
 from dynotune.bench import statistics
 from dynotune.bench.asking.schedule import Rules
@@ -40,22 +53,45 @@ RATIOS = (1.0, 2.5)
 FEW = 20
 """Benches of which no share is told."""
 
+FEWEST = 4
+"""Pairs, of whoever types so few: their interval is Student's."""
+
 
 def of_host(host: Host, count: int) -> dict[str, Any]:
-    equal, apart = benches(host, count), benches(host, count, EFFECT)
+    return {
+        **of_rules(host, count, rules_of(host)),
+        "naive_calls_different": naive(host, count),
+        "stopped_when_significant_misses_zero": float(
+            np.mean([one.misses(0.0) for one in benches(host, count, stopping=for_significance)])
+        ),
+    }
+
+
+def of_rules(host: Host, count: int, rules: Rules) -> dict[str, Any]:
+    """What benches by these rules say of equal arms, and of one that is 3 % faster."""
+    equal, apart = benches(host, count, rules=rules), benches(host, count, EFFECT, rules)
     called = Counter(str(one.judgement.verdict) for one in equal)
     return {
+        "most_pairs": rules.most_pairs,
+        "steps_a_block": steps_a_block(host),
         "interval_misses_zero": float(np.mean([one.misses(0.0) for one in equal])),
         "called_different": (called["FASTER"] + called["SLOWER"]) / count,
         "called_same": called["SAME"] / count,
         "pairs": float(np.mean([one.estimate.pairs for one in equal])),
         "half_width": float(np.median([one.estimate.half_width for one in equal])),
         "of_3_per_cent": {name: n / count for name, n in Counter(str(one.judgement.verdict) for one in apart).items()},
-        "naive_calls_different": naive(host, count),
-        "stopped_when_significant_misses_zero": float(
-            np.mean([one.misses(0.0) for one in benches(host, count, stopping=for_significance)])
-        ),
     }
+
+
+def few_pairs(count: int) -> dict[str, Any]:
+    """Of the recorded GPU with `--quick` and with `FEWEST` pairs."""
+    host = EVERY["step_noise_h200"]
+    rules = {"quick": rules_of(host, quick=True), f"{FEWEST} pairs": Rules(pairs=FEWEST, most_pairs=FEWEST)}
+    found = {"benches": count, "host": "step_noise_h200"} | {
+        name: of_rules(host, count, one) for name, one in rules.items()
+    }
+    print(json.dumps(found), flush=True)
+    return found
 
 
 def more_pairs(count: int) -> dict[str, Any]:
@@ -64,7 +100,7 @@ def more_pairs(count: int) -> dict[str, Any]:
     hosts: dict[str, Any] = {}
     print(f"{'host':26} of {count * len(EFFECTS)}  resolved by as many  needed / said")
     for name, host in EVERY.items():
-        found = [one for effect in EFFECTS for one in going_on(host, count, effect, Rules().most_pairs)]
+        found = [one for effect in EFFECTS for one in going_on(host, count, effect, rules_of(host).most_pairs)]
         hosts[name] = {"unresolved": len(found)}
         if len(found) >= FEW:
             resolved, ratio = right_of(found)
@@ -101,19 +137,21 @@ def _half_width(found: list[tuple[statistics.Estimate, Any]]) -> float:
     return float(np.median([one.half_width for one, _ in found]))
 
 
+ONLY = {"few_pairs": few_pairs, "more_pairs": lambda _: more_pairs(150), "stalls": stalls}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--benches", type=int, default=2000)
     parser.add_argument("--commit", default="")
-    parser.add_argument("--only", choices=["more_pairs", "stalls"])
+    parser.add_argument("--only", choices=ONLY)
     args = parser.parse_args()
     statistics.BOOTSTRAP_FROM = sys.maxsize  # it decides nothing and takes most of the time
     command = " ".join(["python", *sys.argv])
     if args.only:
         out = json.loads(args.out.read_text())
-        found = more_pairs(150) if args.only == "more_pairs" else stalls(args.benches)
-        out[args.only] = {"command": command, "commit": args.commit, **found}
+        out[args.only] = {"command": command, "commit": args.commit, **ONLY[args.only](args.benches)}
         args.out.write_text(json.dumps(out, indent=1) + "\n")
         return
     hosts = {}
@@ -128,8 +166,7 @@ def main() -> None:
             flush=True,
         )
     out = {"command": command, "commit": args.commit, "benches": args.benches, "hosts": hosts}
-    out["more_pairs"] = {"command": command, "commit": args.commit, **more_pairs(150)}
-    out["stalls"] = {"command": command, "commit": args.commit, **stalls(args.benches)}
+    out |= {name: {"command": command, "commit": args.commit, **part(args.benches)} for name, part in ONLY.items()}
     args.out.write_text(json.dumps(out, indent=1) + "\n")
 
 

@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,12 +30,17 @@ from benchmarks.peers.rows import ROWS, who
 PATIENCE = 4
 """Times its expected seconds an arm may take. What is still not there did not finish, and that is the result."""
 
-OTHERS = ("unsloth",)
-"""Peers without an arm so far."""
+BESIDE = ("unsloth",)
+"""Peers that most who measure do not have: their arms are skipped where they are not installed."""
 
 
-def missing(settings: Mapping[str, Any], flash_attn: Path | None, gpu: bool) -> str | None:
+def missing(arm: str, settings: Mapping[str, Any], flash_attn: Path | None, gpu: bool) -> str | None:
     """What an arm needs and this machine has not, or None."""
+    if who(arm) in BESIDE:
+        if importlib.util.find_spec(who(arm)) is None:
+            return f"{who(arm)} is not installed"
+        if not gpu:
+            return f"{who(arm)} needs a GPU"
     if settings.get("use_liger_kernel") and importlib.util.find_spec("liger_kernel") is None:
         return "liger-kernel is not installed"
     if settings.get("attn") == "flash_attention_2":
@@ -49,7 +55,9 @@ def run_arm(row: str, arm: str, args: argparse.Namespace) -> dict[str, Any]:
     """In a process of its own: its figures, or `failed` with the end of what it said."""
     stand_in = args.flash_attn if who(arm) != "dynotune" else None
     paths = [str(path) for path in (stand_in, ROOT / "src", ROOT) if path]
-    env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "UNSLOTH_DISABLE_STATISTICS": "1"}
+    # Trainers that it writes would lie in the folder in which we were started.
+    env["UNSLOTH_COMPILE_LOCATION"] = str(Path(tempfile.gettempdir()) / "unsloth_compiled_cache")
     env["PYTHONPATH"] = ":".join(filter(None, [*paths, env.get("PYTHONPATH", "")]))
     asked = ["--row", row, "--arm", arm, *(["--dry"] if args.dry else [])]
     asked += ["--shared", str(args.shared)] if args.shared else []
@@ -90,7 +98,7 @@ def run_rows(names: Sequence[str], args: argparse.Namespace) -> int:
             left = args.budget - (time.monotonic() - began) if args.budget else None
             if not args.again and kept.done(arm, key, commit):
                 print(f"{name:14} {arm:55} is there", flush=True)
-            elif reason := missing(asked.settings, args.flash_attn, gpu):
+            elif reason := missing(arm, asked.settings, args.flash_attn, gpu):
                 print(f"{name:14} {arm:55} skipped: {reason}", flush=True)
             elif left is not None and left < asked.seconds:
                 short = 1
@@ -120,9 +128,8 @@ def listing() -> str:
         lines.append(f"{name:14} {row.seconds:4} s  {row.holds}")
         for arm, one in row.arms.items():
             lines.append(f"{'':14} {one.seconds:4} s    {arm}{f' ({one.note})' if one.note else ''}")
-    for other in OTHERS:
-        there = importlib.util.find_spec(other) is not None
-        lines.append(f"{other}: {'installed, but it has no arm yet' if there else 'not installed'}: no row has it")
+    absent = [other for other in BESIDE if importlib.util.find_spec(other) is None]
+    lines += [f"{other}: not installed: its arms are skipped" for other in absent]
     lines += [
         f"published, not measured here: {q.who}, {q.work}, {q.hardware}: {q.tokens:,} tok/s a GPU" for q in QUOTES
     ]

@@ -4,6 +4,8 @@
 
 Prints one line that begins with RESULT. `benchmarks.peers` starts it, a process for each arm. A rehearsal (`--dry`) takes a
 tiny model, two steps and small batches: what it prints is no measurement.
+
+transformers is imported by functions alone, since Unsloth changes it, and TRL, when it is imported itself.
 """
 
 import argparse
@@ -15,9 +17,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.clocks import StepClock, WindowClock
 from benchmarks.peers.rows import ROWS, Row, who
-from benchmarks.peers.work import adapter, common, examples_per_step, model_of, rows_of, same_start, tokenizer_of
+from benchmarks.peers.work import (
+    TARGETS,
+    adapter,
+    common,
+    examples_per_step,
+    model_of,
+    rows_of,
+    same_start,
+    tokenizer_of,
+)
 
 DRY = {"max_length": 256, "per_device_train_batch_size": 2}
 ON_CPU = {"bf16": False, "use_cpu": True}
@@ -31,6 +41,8 @@ def rehearsed(row: Row) -> Row:
 
 def measure(row: Row, arm: str, shared: Path | None, dry: bool = False) -> dict[str, Any]:
     """All figures of one arm. Raises what the trainer raises."""
+    if who(arm) == "unsloth":
+        import unsloth  # noqa: F401 - before transformers, TRL and PEFT, which it changes
     settings, small = dict(row.arms[arm].settings), {}
     row = rehearsed(row) if dry else row
     weights = settings.pop("weights", "bfloat16")
@@ -43,7 +55,7 @@ def measure(row: Row, arm: str, shared: Path | None, dry: bool = False) -> dict[
     tokenizer = tokenizer_of(row, shared)
     rows = rows_of(row, shared, tokenizer)
     model = model_of("dry" if dry else row.shape, attention, weights)
-    train = _dynotune if who(arm) == "dynotune" else _trl
+    train = {"dynotune": _dynotune, "trl": _trl, "unsloth": _unsloth}[who(arm)]
     with tempfile.TemporaryDirectory() as folder:
         result = train(row, settings, model, rows, tokenizer, f"{folder}/run")
     return {**figures(row, result), **result}
@@ -52,6 +64,7 @@ def measure(row: Row, arm: str, shared: Path | None, dry: bool = False) -> dict[
 def _dynotune(
     row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str
 ) -> dict[str, Any]:
+    from benchmarks.peers.clocks import StepClock
     from dynotune import DPOConfig, SFTConfig, train_dpo, train_sft
 
     began, clock = time.perf_counter(), StepClock()
@@ -84,12 +97,63 @@ def _dynotune(
     }
 
 
+def _unsloth(
+    row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str
+) -> dict[str, Any]:
+    """Unsloth's model under the SFT trainer of TRL as Unsloth has changed it, without its checkpointing.
+
+    Written by its public functions and rehearsed with a stand-in: we have not run it. It does not take every TRL (2026.10
+    none above 1.15), so all arms of a row are to be measured in an environment that it takes. Which attention it uses, and
+    whether rows are padded, is its own choice.
+    """
+    import torch
+    from unsloth import FastLanguageModel
+
+    assert row.lora, row.holds
+    assert not row.pairs, row.holds
+    whole, length, lora = f"{folder}-model", settings["max_length"], adapter()
+    model.save_pretrained(whole)  # it loads folders only
+    tokenizer.save_pretrained(whole)
+    weights = model.dtype
+    model.to("meta")  # the caller holds it: two models would not be what a user of Unsloth has in memory
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    loaded, _ = FastLanguageModel.from_pretrained(
+        model_name=whole,
+        max_seq_length=length,
+        dtype=weights,
+        load_in_4bit=False,
+        use_exact_model_name=True,
+        use_gradient_checkpointing=False,
+    )
+    adapted = FastLanguageModel.get_peft_model(
+        loaded,
+        r=lora.r,
+        lora_alpha=lora.lora_alpha,
+        lora_dropout=lora.lora_dropout,
+        target_modules=TARGETS,
+        bias="none",
+        max_seq_length=length,
+        use_gradient_checkpointing=False,
+    )
+    return _by_trl(row, settings, adapted, rows, tokenizer, folder, None)
+
+
 def _trl(
     row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str
 ) -> dict[str, Any]:
+    return _by_trl(row, settings, model, rows, tokenizer, folder, adapter() if row.lora else None)
+
+
+def _by_trl(
+    row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str, lora: Any
+) -> dict[str, Any]:
+    """lora: what the trainer is to put on the model; None: nothing."""
     import torch
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+
+    from benchmarks.peers.clocks import StepClock, WindowClock
 
     began, windows, clock = time.perf_counter(), WindowClock(row.window), StepClock()
     config, trainer_of = (DPOConfig, DPOTrainer) if row.pairs else (SFTConfig, SFTTrainer)
@@ -98,7 +162,7 @@ def _trl(
         args=config(**settings, output_dir=folder),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        peft_config=adapter() if row.lora else None,
+        peft_config=lora,
         callbacks=[same_start(), windows, clock],
     )
     set_up = time.perf_counter() - began

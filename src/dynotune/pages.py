@@ -8,6 +8,7 @@ from dynotune.bench.showing.page import bench_section
 from dynotune.errors import ConfigError, DataError
 from dynotune.printable import printable
 from dynotune.report.run_page import NAME, is_run, run_section
+from dynotune.report.runs_beside import runs_beside
 from dynotune.results.history import IN_FOLDER, History
 from dynotune.results.result import Result
 from dynotune.show.page import Lines, Part, Section, Table, render, write_page
@@ -24,10 +25,14 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         raise ConfigError("name a run folder or a result of a bench: `dynotune report runs/my-run`.")
     sections: list[Section] = []
     results: list[Result] = []
-    places: list[int] = []
+    runs: list[Path] = []
+    places_of_runs: list[int] = []
+    places_of_results: list[int] = []
     for name in names:
         path = Path(name)
         if is_run(path):
+            runs.append(path)
+            places_of_runs.append(len(sections))
             sections.append(run_section(path))
         elif path.is_dir() and not (path / IN_FOLDER).is_file():
             raise DataError(
@@ -37,15 +42,15 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         else:
             result, _ = History().find(name)
             results.append(result)
-            places.append(len(sections))
+            places_of_results.append(len(sections))
             sections.append(bench_section(result))
-    if len(results) > 1:  # by the number that a result has in the table above them
-        for number, at in enumerate(places, 1):
+    for of_a_kind in (places_of_runs, places_of_results):  # by the number that each has in the table above them
+        for number, at in enumerate(of_a_kind if len(of_a_kind) > 1 else (), 1):
             sections[at] = replace(sections[at], title=f"{number}. {sections[at].title}")
     target = output or _default(names)
     if output is None and len(names) > 1 and target.exists():
         raise ConfigError(f"{target} is there already. Name another file with `--output`.")
-    write_page(target, render(_title(sections), sections, _beside(results)))
+    write_page(target, render(_title(sections), sections, [*runs_beside(runs), *_beside(results)]))
     return target
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dynotune.bench.asking.schedule import Rules, is_settled, rounds, steps_for, stop
+from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules, is_settled, rounds, steps_for, stop
+from dynotune.bench.command import STEPS_A_FRESH_BLOCK, Options, _rules
 from dynotune.bench.judging.verdict import Judgement, judge
 from dynotune.bench.statistics import Estimate, estimate, half_width
+from dynotune.config.sft import SFTConfig
 from dynotune.results.result import Verdict
 
 DATA = Path(__file__).with_name("data")
@@ -29,23 +31,28 @@ Host = Callable[[np.random.Generator, int, int, int], Seconds]
 """Generator, B, K and S to step seconds [B, K, S]."""
 
 
-def made_up(step: float, slow: float, drift: float, process: float = 0.0) -> Host:
+@dataclass(frozen=True)
+class MadeUp:
     """As in the protocol's simulation: normal noise of a step, a share of slow steps (5 to 30 % longer), clocks that drift
     with a correlation of 60 s where a step takes half a second, and processes that differ."""
 
-    def host(random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
+    step: float
+    slow: float
+    drift: float
+    process: float = 0.0
+    """0: all blocks are of one process."""
+
+    def __call__(self, random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
         count = blocks * steps
         keep, level = np.exp(-STEP_SECONDS / 60), random.standard_normal(benches)
         drifts = np.empty((benches, count))
         for i in range(count):
             drifts[:, i] = level
             level = keep * level + np.sqrt(1 - keep**2) * random.standard_normal(benches)
-        seconds = 1 + drift * drifts + step * random.standard_normal((benches, count))
-        seconds *= 1 + (random.random((benches, count)) < slow) * random.uniform(0.05, 0.3, (benches, count))
+        seconds = 1 + self.drift * drifts + self.step * random.standard_normal((benches, count))
+        seconds *= 1 + (random.random((benches, count)) < self.slow) * random.uniform(0.05, 0.3, (benches, count))
         seconds = seconds.reshape(benches, blocks, steps)
-        return seconds * np.exp(process * random.standard_normal((benches, blocks, 1)))
-
-    return host
+        return seconds * np.exp(self.process * random.standard_normal((benches, blocks, 1)))
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,20 @@ class Recorded:
         return drawn.reshape(benches, stretches * self.stretch, steps)[:, :blocks]
 
 
+def is_fresh(host: Host) -> bool:
+    """Whether every block there has a process of its own: such a bench runs fewer pairs of longer blocks."""
+    return isinstance(host, MadeUp) and host.process > 0
+
+
+def rules_of(host: Host, *, quick: bool = False) -> Rules:
+    """Of a bench there for which no number was typed. quick: with `--quick`."""
+    return _rules(Options(SFTConfig(), "a", quick=quick), is_fresh(host))
+
+
 def steps_a_block(host: Host) -> int:
     """As a bench there takes."""
-    return steps_for(host.step_seconds if isinstance(host, Recorded) else STEP_SECONDS)
+    least = STEPS_A_FRESH_BLOCK if is_fresh(host) else STEPS_A_BLOCK
+    return steps_for(host.step_seconds if isinstance(host, Recorded) else STEP_SECONDS, least)
 
 
 @dataclass(frozen=True)
@@ -112,8 +130,8 @@ def benches(
     stopping: Stopping = for_precision,
     steps: int = 0,
 ) -> list[Outcome]:
-    """Runs so many benches of A against a B whose rate is e^effect times A's. steps: of a block; 0: as a bench takes."""
-    rules = rules or Rules()
+    """Runs so many benches of A against a B whose rate is e^effect times A's. rules, steps: None, 0: as a bench takes."""
+    rules = rules or rules_of(host)
     blocks = 2 * (rules.most_pairs + rules.noise_pairs)
     seconds = host(np.random.default_rng(17), count, blocks, (steps or steps_a_block(host)) + 1)
     log_rates = -np.log(seconds[:, :, 1:].sum(axis=2))
@@ -216,21 +234,21 @@ def naive(host: Host, count: int, steps: int = 80) -> float:
 
 
 QUIET: dict[str, Host] = {
-    "quiet": made_up(step=0.002, slow=0, drift=0.003),
-    "drift 1 %": made_up(step=0.006, slow=0, drift=0.01),
-    "drift 2 %": made_up(step=0.006, slow=0, drift=0.02),
-    "steps 1 %, drift 2 %": made_up(step=0.01, slow=0, drift=0.02),
+    "quiet": MadeUp(step=0.002, slow=0, drift=0.003),
+    "drift 1 %": MadeUp(step=0.006, slow=0, drift=0.01),
+    "drift 2 %": MadeUp(step=0.006, slow=0, drift=0.02),
+    "steps 1 %, drift 2 %": MadeUp(step=0.01, slow=0, drift=0.02),
 }
 """Whose pairs are near to normal, so that the interval misses as often as it says."""
 
 SLOW_STEPS: dict[str, Host] = {
-    "slow steps, drift 0.3 %": made_up(step=0.006, slow=0.02, drift=0.003),
-    "slow steps, drift 2 %": made_up(step=0.006, slow=0.02, drift=0.02),
-    "fresh processes": made_up(step=0.006, slow=0.02, drift=0.01, process=0.004),
+    "slow steps, drift 0.3 %": MadeUp(step=0.006, slow=0.02, drift=0.003),
+    "slow steps, drift 2 %": MadeUp(step=0.006, slow=0.02, drift=0.02),
+    "fresh processes": MadeUp(step=0.006, slow=0.02, drift=0.01, process=0.004),
 }
 """Which widen the interval more than they shift its middle: it misses less often than it says."""
 
-NOISY: dict[str, Host] = {"noisy": made_up(step=0.15, slow=0.05, drift=0.03)}
+NOISY: dict[str, Host] = {"noisy": MadeUp(step=0.15, slow=0.05, drift=0.03)}
 
 NOISY_PAIRS = 0.02
 """Standard deviation of pairs above which a recorded host is noisy: 3 % cannot be told from nothing there in 16 pairs."""

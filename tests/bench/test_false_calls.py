@@ -10,7 +10,18 @@ import pytest
 from dynotune.bench import statistics
 from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules
 from dynotune.results.result import Verdict
-from tests.bench.hosts import EVERY, NOISY, QUIET, SLOW_STEPS, benches, for_significance, made_up, naive
+from tests.bench.hosts import (
+    EVERY,
+    NOISY,
+    QUIET,
+    SLOW_STEPS,
+    MadeUp,
+    benches,
+    for_significance,
+    naive,
+    rules_of,
+    steps_a_block,
+)
 
 EFFECT = 0.03
 
@@ -26,6 +37,16 @@ def test_a_few_benches() -> None:
     assert Counter(one.judgement.verdict for one in benches(host, 60, EFFECT)) == {Verdict.FASTER: 60}
     assert Counter(one.judgement.verdict for one in benches(host, 60, -EFFECT)) == {Verdict.SLOWER: 60}
     assert Counter(one.judgement.verdict for one in benches(host, 60))[Verdict.SAME] >= 58
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_host_is_judged_by_the_rules_of_its_tier(name: str) -> None:
+    """6 pairs of 20 steps where every block has a process of its own, else 16 pairs of half a second."""
+    host, steps = EVERY[name], {"step_noise_h200": 27, "step_noise_2_cores": 41}
+    expected = (6, 20) if name == "fresh processes" else (16, steps.get(name, 5))
+    assert (rules_of(host).most_pairs, steps_a_block(host)) == expected
+    assert rules_of(host, quick=True).most_pairs == 6
+    assert max(one.estimate.pairs for one in benches(host, 3, EFFECT)) <= expected[0]
 
 
 @pytest.mark.long
@@ -66,6 +87,32 @@ def test_three_per_cent_are_left_open_where_it_is_noisy(name: str) -> None:
 
 
 @pytest.mark.long
+def test_fresh_processes_find_fewer_than_16_of_their_pairs_would() -> None:
+    """What the price of starting them costs. Control: the rules of the other tiers on the same host."""
+    host = EVERY["fresh processes"]
+
+    def found(rules: Rules) -> float:
+        return float(np.mean([one.judgement.verdict is Verdict.FASTER for one in benches(host, 2000, EFFECT, rules)]))
+
+    assert 0.9 <= found(rules_of(host)) <= 0.95
+    assert found(Rules()) >= 0.98
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rules", [rules_of(EVERY["step_noise_h200"], quick=True), Rules(pairs=4, most_pairs=4)])
+def test_few_pairs_miss_no_more_often_and_find_less(rules: Rules) -> None:
+    """With `--quick`, and below what signs need. Control: the rules without it."""
+    host = EVERY["step_noise_h200"]
+
+    def found(rules: Rules) -> float:
+        return float(np.mean([one.judgement.verdict is Verdict.FASTER for one in benches(host, 2000, EFFECT, rules)]))
+
+    assert np.mean([one.misses(0.0) for one in benches(host, 2000, rules=rules)]) <= 0.05
+    assert 0.75 <= found(rules) <= 0.93
+    assert found(rules_of(host)) >= 0.98
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUIET)
 def test_the_usual_design_fails_here(name: str) -> None:
     """Control: 80 steps of A, then 80 of B, and a t test on the steps."""
@@ -90,7 +137,7 @@ def test_blocks_of_a_tenth_of_a_second_fail_here() -> None:
 @pytest.mark.long
 def test_looking_repeatedly_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where pairs spread by about 0.95 % a bench may end at any look, and an interval for one look misses too often."""
-    host = made_up(step=0.0095 * np.sqrt(5 / 2), slow=0, drift=0)
+    host = MadeUp(step=0.0095 * np.sqrt(5 / 2), slow=0, drift=0)
 
     def missed() -> float:
         return float(np.mean([one.misses(0.0) for one in benches(host, 4000, rules=Rules(noise_pairs=0))]))

@@ -103,11 +103,16 @@ def test_a_key_changes_with_all_that_figures_depend_on() -> None:
 def test_what_a_machine_lacks_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     tuned = ROWS[ROW].arms["trl tuned: fa2 + Liger"].settings
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
-    assert peers.missing(tuned, None, gpu=True) == "liger-kernel is not installed"
-    assert "--flash-attn" in str(peers.missing({"attn": "flash_attention_2"}, None, gpu=True))
-    assert peers.missing({"attn": "flash_attention_2"}, Path("standin"), gpu=True) is None
-    assert peers.missing({}, None, gpu=False) is None
-    assert "unsloth: not installed" in peers.listing()
+    assert peers.missing("trl tuned: fa2 + Liger", tuned, None, gpu=True) == "liger-kernel is not installed"
+    assert "--flash-attn" in str(peers.missing("trl", {"attn": "flash_attention_2"}, None, gpu=True))
+    assert peers.missing("trl", {"attn": "flash_attention_2"}, Path("standin"), gpu=True) is None
+    assert peers.missing("trl default", {}, None, gpu=False) is None
+    assert peers.missing("unsloth", {}, None, gpu=True) == "unsloth is not installed"
+    assert "unsloth: not installed: its arms are skipped" in peers.listing()
+    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: object())
+    assert peers.missing("unsloth", {}, None, gpu=True) is None
+    assert peers.missing("unsloth", {}, None, gpu=False) == "unsloth needs a GPU"
+    assert "not installed" not in peers.listing()
 
 
 def test_an_arm_that_hangs_or_dies_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

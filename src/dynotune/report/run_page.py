@@ -72,7 +72,7 @@ def run_section(run: Path) -> Section:
 
 def _parts(run: Path) -> Iterator[Part]:
     missing = [name for name in FILES if not (run / name).is_file()]
-    summary = _read(run / "summary.json")
+    summary = read_object(run / "summary.json")
     if summary:
         yield from _results(summary)
     if missing:
@@ -81,9 +81,9 @@ def _parts(run: Path) -> Iterator[Part]:
     yield from _curves(run / "metrics.jsonl")
     yield from wall_time(summary)
     yield from _engagement(run / "engagement.json")
-    yield from _ledger(_read(run / "ledger.json"))
+    yield from _ledger(read_object(run / "ledger.json"))
     yield from _memory(run)
-    plan, environment = _read(run / "plan.json"), _read(run / "environment.json")
+    plan, environment = read_object(run / "plan.json"), read_object(run / "environment.json")
     if plan:
         yield Fold("Plan of the steps", (_pairs("the plan of the steps", plan),))
     if environment:
@@ -208,7 +208,7 @@ def _ledger(ledger: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _memory(run: Path) -> Iterator[Part]:
-    summary, environment = _read(run / "summary.json"), _read(run / "environment.json")
+    summary, environment = read_object(run / "summary.json"), read_object(run / "environment.json")
     rows = []
     peak = finite(summary.get("peak_memory_gib"))
     if peak is not None:
@@ -273,7 +273,7 @@ def _bounded(path: Path) -> None:
         raise DataError(f"{printable(str(path))} has {path.stat().st_size:,} bytes, more than is read for a report.")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """Of a JSON object; empty where there is no file."""
     if not path.is_file():
         return {}

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _FIGURE = re.compile(r"[-+±]?[\d.,]+(e-?\d+)?x?( ?%| GiB)?( [\[(].*| of [\d,]+)?|\d+/\d+")
 
-_NONE = {"", "not comparable", "out of memory", "failed", "not measured", "no such arm"}
+NO_FIGURE = "\N{EM DASH}"
+
+_NONE = {"", NO_FIGURE, "not comparable", "out of memory", "failed", "not measured", "no such arm"}
 """What stands where a figure would."""
 
 MOSTLY = 0.7
