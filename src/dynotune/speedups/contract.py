@@ -258,6 +258,10 @@ class Speedup(ABC):
     package: ClassVar[str | None] = None
     """The optional package that it needs, by its name in `dynotune.accelerators`."""
 
+    follows: ClassVar[str] = ""
+    """A key of what is learned (`optim`) that it is a part of, where it is no switch: it is in force exactly where `asked`
+    says so by that key, `speedups:` cannot set it, and a plain path has it too. Empty: it is a switch."""
+
     def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """What another key of the configuration asks of it (`use_liger_kernel: true`), and that key as written; None where
         none does. `speedups:` wins over it."""
