@@ -24,6 +24,7 @@ class EightBitOptimizer(Speedup):
     name = "eight_bit_optimizer"
     summary = "Keeps AdamW's two moments in 8 bits each (bitsandbytes), for a quarter of their memory."
     proof = "bitsandbytes' kernel of 8 bits in the update, once for each weight that has such states, and their type."
+    touches = ("optimizer",)
     kind = Kind.BEHAVIOURAL
     default = "off"
     scope = Scope.STEP
