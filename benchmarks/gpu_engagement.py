@@ -188,7 +188,7 @@ def main() -> int:
         optional = [
             one.name
             for one in speedups().values()
-            if one.slot in ("attention", "activation_memory") or one.default == "off" or one.name == "compiled_layers"
+            if one.slot in ("attention", "activation_memory") or (one.default == "off" and not one.follows)
         ]
         asked = {name: {"speedups": {name: "on"}} for name in optional}
         controls = runs["negative controls"] = {}

@@ -5,10 +5,11 @@
 
 Rows and their first Dynotune arm are those of `benchmarks.peers`, observed as `dynotune profile` does: steps timed without a
 profiler, then three traced ones. A row that has an arm with `speedups: {step_graphs: on}` is observed so, too, beside the
-floors of the launched arm: a replay's trace names no shapes. (A replay has fewer rungs and so up to 2 % more tokens, which
-these floors do not have.) A row that fails is kept as that. On an H200 a row takes 40 to 70 s, by estimate; one for which
-`--seconds` leaves no time, by the slowest before it, is left out and said to be. JSON: `floors.json`, written behind each
-row, with commit, command, hardware and versions. `--dry` rehearses it on the CPU with a tiny model.
+floors of the launched arm: a replay's trace names no shapes, by which products of adapters are told from others, so both are
+one class there, `GEMM and LoRA`. (A replay has fewer rungs and so up to 2 % more tokens, which these floors do not have.) A
+row that fails is kept as that. On an H200 a row takes 40 to 70 s, by estimate; one for which `--seconds` leaves no time, by
+the slowest before it, is left out and said to be. JSON: `floors.json`, written behind each row, with commit, command,
+hardware and versions. `--dry` rehearses it on the CPU with a tiny model.
 """
 
 import argparse
@@ -33,12 +34,16 @@ from benchmarks.peers.work import SHAPES, common, rows_of, tokenizer_of
 from benchmarks.whole_file import write_json
 from dynotune import DPOConfig, SFTConfig
 from dynotune.environment import cpu_model
+from dynotune.measure.kernel_classes import Work
 from dynotune.profile.analysis.breakdown import Breakdown, breakdown_of
 from dynotune.profile.observing.own import Asked, observe
 
 GRAPHS = {"speedups": {"step_graphs": "on"}}
 STEPS = 12
 """Timed, behind the warm-up."""
+
+PRODUCTS, BOTH = (Work.GEMM.value, Work.LORA.value), "GEMM and LoRA"
+"""What a replay cannot tell apart, and its name there."""
 
 
 def config_of(
@@ -72,7 +77,7 @@ def arms_of(row: Row) -> dict[str, dict[str, Any]]:
 def table(breakdown: Breakdown, launched: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """Class, milliseconds, its floor's, and what share of its own time that floor covers. launched: the rows of the launched
     arm, whose floors are taken, those of a class that the replay has no kernel of too: the work is the same, and a replay
-    names the shapes of nothing."""
+    names the shapes of nothing. Where adapters' products are among it they are in one row with the others."""
     own = [
         {
             "class": row.work.value,
@@ -84,11 +89,26 @@ def table(breakdown: Breakdown, launched: list[dict[str, Any]] | None) -> list[d
     ]
     if launched is None:
         return own
+    if any(one["class"] == Work.LORA.value for one in launched):
+        own, launched = together(own), together(launched)
     floors = {one["class"]: one["floor_ms"] for one in launched}
     mine = [{**one, "floor_ms": floors.pop(one["class"], None), "covered": None} for one in own]
     return mine + [
         {"class": name, "ms": 0.0, "floor_ms": floor, "covered": None} for name, floor in floors.items() if floor
     ]
+
+
+def together(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With one row for all products of the layers, where the first of them was. Its floor is known where each one's is."""
+    products = [one for one in rows if one["class"] in PRODUCTS]
+    floors = [one["floor_ms"] for one in products]
+    both = {
+        "class": BOTH,
+        "ms": sum(one["ms"] for one in products),
+        "floor_ms": None if None in floors else sum(floors),
+        "covered": None,
+    }
+    return [both if one is products[0] else one for one in rows if one not in products[1:]] if products else rows
 
 
 def observed(row: Row, shared: Path | None, dry: bool) -> dict[str, Any]:
@@ -110,6 +130,7 @@ def observed(row: Row, shared: Path | None, dry: bool) -> dict[str, Any]:
             "step_ms": 1e3 * breakdown.seconds,
             "floors_ms": sum(one["floor_ms"] or 0.0 for one in rows),
             "profiler_slowdown": breakdown.slowdown,
+            "idle_within_trace_ms": None if (idle := breakdown.idle_within_trace) is None else 1e3 * idle,
             "ceilings": {"matmul": dict(record.ceilings.matmul), "memory": record.ceilings.memory},
             "rows": rows,
             "kernels": [

@@ -29,7 +29,7 @@ def test_a_lora_file_runs_in_full_where_the_adapter_is_switched_off(tmp_path: Pa
 
 
 def test_an_optimizer_that_is_not_there_is_refused_before_anything_is_loaded() -> None:
-    from dynotune.model.eight_bit_states import OPTIMIZERS as IN_8_BITS
+    from dynotune.config.fates.names import EIGHT_BIT_OPTIMIZERS as IN_8_BITS
     from dynotune.train.optimizer import OPTIMIZERS as BUILT
 
     assert {*BUILT, *IN_8_BITS} == set(SUPPORTED_OPTIMIZERS) < set(OPTIMIZERS)

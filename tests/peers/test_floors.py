@@ -40,6 +40,27 @@ def test_a_replay_has_the_floors_of_the_launched_step() -> None:
     assert [(one["ms"], one["floor_ms"]) for one in replayed] == [(70.0, 60.0), (1.0, None), (0.0, 5.0)]
 
 
+def test_a_replay_s_products_are_beside_all_floors_of_products() -> None:
+    """Without shapes adapters' products look like others: beside the floor of those alone they would count for nothing."""
+    launched = table(
+        breakdown(
+            Row(Work.GEMM, 0.069, 0.6, 0.066, 1.0), Row(Work.HEAD, 0.006, 0.1, 0.005, 1.0),
+            Row(Work.LORA, 0.007, 0.1, 0.004, 1.0),
+        ), None,
+    )  # fmt: skip
+    replayed = table(breakdown(Row(Work.GEMM, 0.078, 0.9, 0.001, 0.1), Row(Work.HEAD, 0.006, 0.1, None, 0.0)), launched)
+    seen = [(one["class"], pytest.approx(one["ms"]), pytest.approx(one["floor_ms"])) for one in replayed]
+    assert seen == [("GEMM and LoRA", 78.0, 70.0), (Work.HEAD.value, 6.0, 5.0)]
+    assert sum(one["floor_ms"] for one in replayed) == pytest.approx(sum(one["floor_ms"] for one in launched))
+    assert [one["class"] for one in launched] == [Work.GEMM.value, Work.HEAD.value, Work.LORA.value], "left as it was"
+
+
+def test_the_floor_of_all_products_is_not_known_where_one_is_not() -> None:
+    launched = table(breakdown(Row(Work.GEMM, 0.07, 0.9, 0.06, 1.0), Row(Work.LORA, 0.007, 0.1, None, 0.1)), None)
+    [row] = table(breakdown(Row(Work.GEMM, 0.078, 1.0, 0.001, 0.1)), launched)
+    assert (row["class"], row["floor_ms"]) == ("GEMM and LoRA", None)
+
+
 def test_launched_and_replayed_are_the_rows_own_arms() -> None:
     assert arms_of(ROWS["packed-16k"]) == {"launched": {"gradient_checkpointing": False}}
     assert arms_of(ROWS["16-of-129"]) == {

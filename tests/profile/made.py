@@ -84,8 +84,8 @@ def timed(seconds: float, steps: int = 20, **more: Any) -> tuple[TimedStep, ...]
 def model(device: str = "cuda:0", **more: Any) -> ModelFacts:
     weights = (WeightGroup(device, "bfloat16", False, 7_000_000_000), WeightGroup(device, "float32", True, 40_000_000))
     facts = ModelFacts(
-        "Qwen2ForCausalLM", weights, "bfloat16", layers=28, hidden=3584, heads=28, head_dim=128, vocabulary=152064,
-        adapter_ranks=(16,), head_places=("lm_head",), attention="fa3",
+        "Qwen2ForCausalLM", weights, "bfloat16", layers=28, hidden=3584, heads=28, kv_heads=4, head_dim=128,
+        vocabulary=152064, adapter_ranks=(16,), head_places=("lm_head",), attention="fa3",
     )  # fmt: skip
     return replace(facts, **more)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dynotune.errors import ConfigError
 from dynotune.speedups.choose import conflict
-from dynotune.speedups.contract import No, Order
+from dynotune.speedups.contract import No, Order, Setting
 from dynotune.speedups.installed import Installed
 from tests.speedups.registries import Registry, registries
 from tests.speedups.toys import A_SITE, Toy, decided
@@ -214,3 +214,49 @@ def test_what_one_rank_cannot_do_none_does() -> None:
     assert [decision.no.reason if decision.no else None for decision in one.decisions] == [
         "it does not run (rank 1)", None,
     ]  # fmt: skip
+
+
+def layout(standing: list[str], asks: tuple[Setting, str] | None = None) -> Toy:
+    return Toy("layout", standing, order=Order.LAYOUT, gains_with="s", asks=asks)
+
+
+def test_a_layout_goes_where_no_kernel_that_it_is_for_could_be_put_in() -> None:
+    standing: list[str] = []
+    late = Toy("late", standing, order=Order.EXECUTION)
+    one = installed(layout(standing), Toy("kernel", standing, slot="s", fails=No("it is wrong here")), late)
+    assert standing == ["late"]
+    assert "note: layout does not run: there is no s" in one.lines()
+
+
+def test_a_layout_stays_where_its_kernel_stands_or_it_was_demanded() -> None:
+    """The controls."""
+    standing: list[str] = []
+    installed(layout(standing), Toy("kernel", standing, slot="s"))
+    assert standing == ["layout", "kernel"]
+    standing.clear()
+    installed(layout(standing, ("on", "k: on")), Toy("kernel", standing, slot="s", fails=No("it is wrong here")))
+    assert standing == ["layout"]
+
+
+def test_a_kernel_that_could_not_be_beside_a_layout_comes_in_where_that_goes() -> None:
+    standing: list[str] = []
+    kernels = [
+        Toy("a", standing, slot="s", never_beside="layout"),
+        Toy("b", standing, slot="s", rank=1, fails=No("it is wrong here")),
+    ]
+    one = installed(layout(standing), *kernels)
+    assert standing == ["a"]
+    assert not [line for line in one.lines() if line.startswith("note: a ")]
+    standing.clear()
+    installed(layout(standing), kernels[0], Toy("b", standing, slot="s", rank=1))
+    assert standing == ["layout", "b"], "another kernel can be beside it"
+
+
+def test_a_layout_stays_in_a_run_whose_kernel_is_taken_out_later() -> None:
+    """Its steps are laid out by then."""
+    standing: list[str] = []
+    one = installed(layout(standing), Toy("kernel", standing, slot="s"))
+    gone = one.get("kernel")
+    assert gone is not None
+    one.remove(gone, No("it was not seen to run"))
+    assert standing == ["layout"]

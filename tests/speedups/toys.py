@@ -1,6 +1,6 @@
 """Made-up speed-ups, and what they are installed into: a list that says which stand, in their order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from typing import Any, cast
 
@@ -32,8 +32,11 @@ class Toy(Speedup):
         no: No | None = None,
         fails: No | Exception | None = None,
         places: tuple[str, ...] = (),
+        gains_with: str | None = None,
+        never_beside: str = "",
     ) -> None:
-        """no: why it is not applicable. fails: what its installation gives or raises."""
+        """no: why it is not applicable. fails: what its installation gives or raises. gains_with: a slot without which it
+        gains nothing. never_beside: a toy that it fails to be put in beside."""
         own: Any = self  # what a declaration writes into its class
         own.name, own.order, own.slot, own.requires, own.conflicts, own.kind = (
             name,
@@ -45,6 +48,7 @@ class Toy(Speedup):
         )
         own.default = "auto" if kind is Kind.EXACT else "off"
         self.standing: list[str] = standing if standing is not None else []
+        self.gains_with, self.never_beside = gains_with, never_beside
         self.place, self.asks, self.no, self.fails, self.places = rank, asks, no, fails, places
 
     def asked(self, config: SFTConfig) -> tuple[Setting, str] | None:
@@ -52,6 +56,9 @@ class Toy(Speedup):
 
     def rank(self, context: Context) -> int:
         return self.place
+
+    def worth(self, context: Context, slots: Collection[str]) -> No | None:
+        return No(f"there is no {self.gains_with}") if self.gains_with and self.gains_with not in slots else None
 
     def applicable(self, context: Context) -> No | None:
         return self.no
@@ -61,6 +68,8 @@ class Toy(Speedup):
             raise self.fails
         if self.fails is not None:
             return self.fails
+        if self.never_beside in self.standing:
+            return No(f"{self.never_beside} is there", beside=self.never_beside)
         self.standing.append(self.name)
 
         def uninstall() -> None:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import io
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,18 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from dynotune.config.keys.optimizer import OptimizerConfig
-from dynotune.errors import ConfigError
+from dynotune.config.sft import SFTConfig
+from dynotune.errors import ConfigError, TrainingError
+from dynotune.measure.evidence import Evidence, Phase
 from dynotune.measure.memory import optimizer_states
 from dynotune.model.eight_bit_states import smallest, state_bytes
+from dynotune.speedups.contract import Installation
+from dynotune.speedups.expectation import Verdict
+from dynotune.speedups.judge import judge
+from dynotune.speedups.registry import speedups, switches
 from dynotune.train.eight_bits import _check, behavioural
 from dynotune.train.optimizer import Update, build_optimizer
+from tests.speedups.made_evidence import evidence, kernel
 
 needs = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed")
 RATE, DECAY, BETAS, EPS = 1e-2, 0.1, (0.9, 0.95), 1e-8
@@ -194,6 +203,101 @@ def test_a_quarter_of_the_memory() -> None:
     assert state_bytes(model, list(model.parameters())) == 8 * 5120 + 2 * 512 * 512 + 8 * (512 * 512 // 256)
     assert optimizer_states(model, "adamw_8bit", "min_8bit_size=1000000").bytes == 8 * (5120 + 512 * 512)
     assert optimizer_states(model, "adamw_torch", None).bytes == 8 * (5120 + 512 * 512)
+
+
+def engagement(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The row of the table, and the facts of the traced step."""
+    found = json.loads((folder / "engagement.json").read_text())
+    [row] = [one for one in found["rows"] if one["name"] == "eight_bit_optimizer"]
+    return row, found["facts"]
+
+
+@needs
+def test_a_run_proves_it_by_its_updates_and_the_type_of_its_states(run_tiny: Any) -> None:
+    said = Console(file=io.StringIO(), width=500)
+    run = run_tiny(optim="adamw_8bit", optim_args="min_8bit_size=256", max_steps=3, console=said)
+    row, facts = engagement(run.folder)
+    assert (row["kind"], row["asked_by"], row["state"]) == ("behavioural", "optim: adamw_8bit", "engaged")
+    found, due = facts["states_of_8_bits"]
+    assert found == due > 0
+    assert f"optimizer_update_8bit_blockwise x {found} (update)" in row["evidence"]
+    assert f"optimizer states: 8 bits in {found} of " in said.file.getvalue()  # type: ignore[attr-defined]
+
+
+@needs
+def test_another_optimizer_has_none_of_it(run_tiny: Any) -> None:
+    """The control."""
+    row, facts = engagement(run_tiny(max_steps=3).folder)
+    assert (row["state"], row["expected"], row["asked_by"]) == ("left out", True, "optim: adamw_torch_fused")
+    assert "states_of_8_bits" not in facts
+
+
+@needs
+@pytest.mark.parametrize(("lie", "verdict"), [("states", "not engaged"), ("kernel", "partial")])
+def test_what_is_no_8_bits_stops_the_run(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch, lie: str, verdict: str
+) -> None:
+    """A package that would take 32 bits without a word, or that keeps 8 bits and updates by something else."""
+    import bitsandbytes
+
+    if lie == "states":
+        real = bitsandbytes.optim.AdamW.get_config
+        wide = lambda *given: {**real(*given), "optim_bits": 32}  # noqa: E731
+        monkeypatch.setattr(bitsandbytes.optim.AdamW, "get_config", wide)
+    else:
+        monkeypatch.setattr(bitsandbytes.functional, "optimizer_update_8bit_blockwise", lambda *args, **more: None)
+    said = rf"`optim: adamw_8bit`: eight_bit_optimizer was {verdict}.*another `optim`"
+    with pytest.raises(TrainingError, match=said):
+        run_tiny(optim="adamw_8bit", optim_args="min_8bit_size=256", max_steps=3)
+
+
+@needs
+def test_where_all_weights_are_small_that_is_said_and_the_run_goes_on(run_tiny: Any) -> None:
+    said = Console(file=io.StringIO(), width=500)
+    row, _ = engagement(run_tiny(optim="adamw_8bit", optim_args="min_8bit_size=1e9", max_steps=3, console=said).folder)
+    assert row["state"] == "left out"
+    assert "fewer than 1,000,000,000 elements" in said.file.getvalue()  # type: ignore[attr-defined]
+
+
+@needs
+def test_a_traced_step_that_was_left_out_is_no_proof_against_it(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host leaves a step out that is not finite, so that there is no kernel of the update to be seen."""
+    real, calls = Update._admit, iter(range(9))
+    monkeypatch.setattr(Update, "_admit", lambda one, finite: real(one, finite) & (next(calls) != 1))
+    run = run_tiny(optim="adamw_8bit", optim_args="min_8bit_size=256", max_steps=3)
+    assert engagement(run.folder)[0]["state"] != "engaged"
+
+
+@pytest.mark.parametrize("setting", ["auto", "on", "off"])
+@pytest.mark.parametrize("optim", ["adamw_8bit", "adamw_torch"])
+def test_no_speed_up_s_setting_changes_the_optimizer(optim: str, setting: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"eight_bit_optimizer: {setting}}}`.*follows `optim: {optim}`"):
+        SFTConfig(optim=optim, speedups={"eight_bit_optimizer": setting})
+    assert "eight_bit_optimizer" not in switches()
+    SFTConfig(optim=optim, speedups=dict.fromkeys(switches(), "off"))  # a plain path keeps its optimizer
+
+
+def gpu_step(kernels: int, facts: dict[str, Any]) -> Evidence:
+    name = "void kOptimizerStatic8bit2StateBlockwise<float, 0, 256, 1>(float*, float*, unsigned char*)"
+    seen = [kernel(name, Phase.UPDATE, "", -1, count=kernels)] if kernels else []
+    other = kernel("void kOptimizer32bit2State<float, 0>(float*, float*)", Phase.UPDATE, "", -1)
+    return evidence(*seen, other, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "states", "verdict"),
+    [
+        (5, [5, 5], Verdict.ENGAGED),
+        (4, [5, 5], Verdict.PARTIAL),
+        (5, [4, 5], Verdict.PARTIAL),
+        (0, [0, 5], Verdict.NOT_ENGAGED),
+    ],
+)
+def test_on_a_gpu_it_is_proved_by_its_kernels(kernels: int, states: list[int], verdict: Verdict) -> None:
+    one = speedups()["eight_bit_optimizer"]
+    nothing: Any = None
+    expected = one.expect(nothing, Installation(lambda: None, detail=(5, 8)))
+    assert judge(expected, gpu_step(kernels, {"states_of_8_bits": states})).verdict is verdict
 
 
 def whole_state(p: Tensor) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dynotune.errors import ConfigError
 from dynotune.results.result import Parity, Result, Tier
 from dynotune.say import sayer
 from dynotune.speedups.attention import AttentionBackend
-from dynotune.speedups.registry import speedups
+from dynotune.speedups.registry import speedups, switches
 
 TIERS = {"switch": Tier.SWITCH, "resident": Tier.RESIDENT, "fresh": Tier.FRESH}
 
@@ -271,7 +271,7 @@ def _of_speedups(
             raise ConfigError(f"`--on_top_of`: there is no speed-up `{name}`.{did_you_mean(name, speedups())}")
     say("finding the speed-ups that this configuration takes")
     with Hand(first, work, 999, thread_settings()) as hand:
-        standing: list[str] = hand.stand(first)["installed"]
+        standing = [name for name in hand.stand(first)["installed"] if name in switches()]
     if missing := [name for name in beneath if name not in standing]:
         raise ConfigError(f"`--on_top_of {missing[0]}`: this configuration does not take it here.")
     for name in beneath:
@@ -279,7 +279,7 @@ def _of_speedups(
             raise ConfigError(f"`--on_top_of {name}`: it needs {lacking[0]}, too. Name both.")
     needs = {name: [other for other in _needs(name, standing) if other not in beneath] for name in standing}
     ordered = in_an_order([name for name in standing if name not in beneath], needs)
-    every = dict.fromkeys(speedups(), "off")
+    every = dict.fromkeys(switches(), "off")
     plain = first.config.replace(speedups={**first.config.speedups, **every, **dict.fromkeys(beneath, "auto")})
     changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
     if not changes:

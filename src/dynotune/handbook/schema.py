@@ -9,7 +9,7 @@ from dynotune.config.fates.fate import Fate
 from dynotune.config.fates.launcher import LAUNCHER
 from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.keys.topics import topics
-from dynotune.speedups.registry import speedups
+from dynotune.speedups.registry import speedups, switches
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -47,7 +47,8 @@ def json_schema(model: type[CheckedConfig]) -> dict[str, Any]:
 def _speedups() -> dict[str, Any]:
     """An entry for each speed-up there is. Others are no keys."""
     entries: dict[str, Any] = {}
-    for name, one in speedups().items():
+    for name in switches():
+        one = speedups()[name]
         entries[name] = {"enum": ["auto", "on", "off"], "description": f"{one.summary} ({one.kind}; {one.default})"}
         _accept_spellings(entries[name])
     return {"properties": entries, "additionalProperties": False}

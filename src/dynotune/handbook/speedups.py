@@ -36,7 +36,8 @@ def speedup_page(known: Mapping[str, Speedup], written: str) -> str:
     ]
     for name, one in known.items():
         slot = f"`{one.slot}`" if one.slot else ""
-        lines.append(f"| [`{name}`](#{name}) | {one.kind} | {one.default} | {SCOPES[one.scope]} | {slot} |")
+        default = f"by `{one.follows}`" if one.follows else one.default
+        lines.append(f"| [`{name}`](#{name}) | {one.kind} | {default} | {SCOPES[one.scope]} | {slot} |")
     for name, one in known.items():
         lines += ["", *_entry(name, one, known)]
     return "\n".join(lines) + "\n"
@@ -44,7 +45,8 @@ def speedup_page(known: Mapping[str, Speedup], written: str) -> str:
 
 def _entry(name: str, one: Speedup, known: Mapping[str, Speedup]) -> Iterator[str]:
     yield from (f"## `{name}` {{#{name}}}", "", one.summary, "")
-    yield f"- Kind: {one.kind}, {KINDS[one.kind]}. Default: `{one.default}`."
+    default = f"It follows `{one.follows}` and is no switch" if one.follows else f"Default: `{one.default}`"
+    yield f"- Kind: {one.kind}, {KINDS[one.kind]}. {default}."
     if one.requires:
         yield f"- Needs {_listed(one.requires)}."
     if one.package is not None:

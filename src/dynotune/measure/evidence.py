@@ -95,8 +95,8 @@ class Evidence:
     micro-batch), `traced_micro_batches`
     (their numbers in the step), `launches` and the like. Of the whole step: `micro_batches`, `real_tokens`, `label_tokens`,
     `vocabulary`, `experts` (of a mixture), `compute` (the precision of products), `update_waits` (the host waits for the
-    update by design), `waits` (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by
-    torch._dynamo) ..."""
+    update by design), `states_of_8_bits` (of how many of the optimizer's weights, and of how many it should be), `waits`
+    (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by torch._dynamo) ..."""
 
     seconds: float = 0.0
     """What tracing took beyond the step: to begin, to end and to read it."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dynotune.config.fates.names import EIGHT_BIT_OPTIMIZERS
 from dynotune.errors import ConfigError
 from dynotune.model import eight_bit_states
 from dynotune.model.base import base_of
@@ -83,7 +84,7 @@ def optimizer_states(model: "torch.nn.Module", optim: str, optim_args: str | Non
     if optim == "adafactor":
         rows = sum((sum(p.shape[:-1]) + p.shape[-1]) * p.itemsize if p.dim() > 1 else p.nbytes for p in trained)
         return Part("optimizer", rows, "a value a row and a column of each trained matrix (Adafactor)", "estimated")
-    if optim in eight_bit_states.OPTIMIZERS:
+    if optim in EIGHT_BIT_OPTIMIZERS:
         how = (
             f"2 values of 8 bits for each trained one and their scales, of embeddings and small ones 32 bits ({optim})"
         )

@@ -137,3 +137,16 @@ def attention_flops(lengths: Sequence[int], layers: int, heads: int, head_dim: i
     the backward pass of a flash kernel (it computes the scores again)."""
     pairs = sum(n * n for n in lengths) / 2
     return int(2 * pairs * heads * head_dim * layers * (2 + 5 * backward))
+
+
+def attention_bytes(
+    tokens: int, layers: int, heads: int, kv_heads: int, head_dim: int, size: int, *, backward: bool
+) -> int:
+    """What a flash kernel moves of that in all layers at least, each tensor once: q, k and v read, o and the log-sum-exp
+    (float32) written; the backward pass reads these and the gradient of o, and writes those of q, k and v.
+
+    size: bytes of a value. Of short documents it takes longer than `attention_flops`.
+    """
+    q, kv, sums = heads * head_dim * size, kv_heads * head_dim * size, 4 * heads
+    forward = 2 * q + 2 * kv + sums
+    return tokens * layers * (forward + (4 * q + 4 * kv + sums) * backward)

@@ -11,9 +11,6 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-OPTIMIZERS = ("adamw_8bit", "adamw_bnb_8bit")
-"""transformers' names of one and the same optimizer."""
-
 SMALL = 4096
 """bitsandbytes' `min_8bit_size`: elements below which states stay in float32."""
 
@@ -37,6 +34,12 @@ def embeddings_of(model: nn.Module) -> set[int]:
 
 def has_8_bits(parameter: Tensor, embeddings: set[int], small: int = SMALL) -> bool:
     return parameter.numel() >= small and id(parameter) not in embeddings
+
+
+def counted(model: nn.Module, small: int = SMALL) -> tuple[int, int]:
+    """Of how many trained weights the states have 8 bits, and how many there are."""
+    embeddings, trained = embeddings_of(model), [p for p in model.parameters() if p.requires_grad]
+    return sum(has_8_bits(p, embeddings, small) for p in trained), len(trained)
 
 
 def state_bytes(model: nn.Module, trained: Iterable[Tensor], small: int = SMALL) -> int:

@@ -124,7 +124,8 @@ class AttentionBackend(Speedup):
         if not taken:
             reasons = "; ".join(sorted(set(refused.values()))) or "the model's attention cannot be replaced"
             if any(kernel.limits(call.asked._replace(shared=False)) is None for _, call in calls):
-                return No(reasons, "take another backend, or write `speedups: {shared_prompt: off}`")
+                remedy = "take another backend, or write `speedups: {shared_prompt: off}`"
+                return No(reasons, remedy, beside="shared_prompt")
             return No(reasons, "take another backend", expected=True)
         checked = self._checked([call for name, call in calls if name in taken], site)
         if isinstance(checked, No):

@@ -77,7 +77,23 @@ def decide(
         if no is not None:
             one.refuse(no)
     settle(decisions, context)
+    drop_what_gains_nothing(decisions, context)
     return decisions
+
+
+def drop_what_gains_nothing(decisions: Sequence[Decision], context: Context) -> list[Decision]:
+    """Refuse what is `auto` and not worth it beside the others that are taken; returns all of which that is true.
+
+    Of one that was refused nobody else is asked again: what needs it goes with it, as `settle` has it.
+    """
+    slots = {one.speedup.slot for one in decisions if one.no is None and one.speedup.slot is not None}
+    taken = [one for one in decisions if one.no is None and one.setting == "auto"]
+    found = [(one, no) for one in taken if (no := one.speedup.worth(context, slots)) is not None]
+    for one, no in found:
+        one.refuse(no)
+    if found:
+        settle(decisions, context)
+    return [one for one, _ in found]
 
 
 def candidates(decisions: Iterable[Decision]) -> list[Decision]:

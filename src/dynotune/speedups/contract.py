@@ -5,7 +5,7 @@ needs of PyTorch it imports in its methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -91,6 +91,9 @@ class No:
 
     no_place: bool = False
     """The model has nothing that it could stand in for. That stops no run whose key asks for several speed-ups."""
+
+    beside: str = ""
+    """The speed-up beside which it cannot be, and without which it is to be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +258,10 @@ class Speedup(ABC):
     package: ClassVar[str | None] = None
     """The optional package that it needs, by its name in `dynotune.accelerators`."""
 
+    follows: ClassVar[str] = ""
+    """A key of what is learned (`optim`) that it is a part of, where it is no switch: it is in force exactly where `asked`
+    says so by that key, `speedups:` cannot set it, and a plain path has it too. Empty: it is a switch."""
+
     def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """What another key of the configuration asks of it (`use_liger_kernel: true`), and that key as written; None where
         none does. `speedups:` wins over it."""
@@ -263,6 +270,11 @@ class Speedup(ABC):
     def rank(self, context: Context) -> int:
         """Place among those of its slot, lowest first: by measurement, which the declaration names."""
         return 0
+
+    def worth(self, context: Context, slots: Collection[str]) -> No | None:
+        """Why one that is `auto` would cost more than it gains beside what else is taken, by the slots that have one; None
+        where it would not. Asked when speed-ups are chosen, and of what stands once kernels have been tried."""
+        return None
 
     @abstractmethod
     def applicable(self, context: Context) -> No | None:

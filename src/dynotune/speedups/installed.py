@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 import torch
 
 from dynotune.foreign import FOREIGN, in_a_line, may_pass
-from dynotune.speedups.choose import Decision, candidates, conflict, giving_way, settle
-from dynotune.speedups.contract import Installation, No, Speedup
+from dynotune.speedups.choose import Decision, candidates, conflict, drop_what_gains_nothing, giving_way, settle
+from dynotune.speedups.contract import Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.remembered import tried_again
 from dynotune.speedups.site import Site
@@ -34,6 +34,8 @@ class Installed:
         self.timed = timed
         self._standing: list[Decision] = []
         try:
+            self._put_in(Order.KERNELS)
+            self._drop_what_gains_nothing()  # not later: a layout cannot be taken out of a run that goes on
             self._put_in()
         except BaseException:
             self.close()
@@ -115,10 +117,25 @@ class Installed:
         for one in reversed(list(self)):
             self._take_out(one)
 
-    def _put_in(self) -> None:
-        """Try what is to be tried, in the order of installation, until everything stands or is refused."""
-        while left := candidates(self.decisions):
+    def _put_in(self, last: Order = Order.STEP) -> None:
+        """Try what is to be tried up to `last`, in the order of installation, until everything stands or is refused."""
+        while left := [one for one in candidates(self.decisions) if one.speedup.order <= last]:
             self._try(left[0])
+
+    def _drop_what_gains_nothing(self) -> None:
+        """Beside the kernels that could be put in: what was found by trying is known on every rank alike. Those that could
+        not be beside what goes are tried once more."""
+        gone = {one.name for one in drop_what_gains_nothing(self.decisions, self.site.context)}
+        if not gone:
+            return
+        for one in reversed(list(self)):
+            if one.no is not None:
+                self._take_out(one)
+        for one in self.decisions:
+            if one.no is not None and one.no.beside in gone:
+                one.no = None
+        self._settle()
+        self._put_in(Order.KERNELS)
 
     def _made(self, one: Decision) -> Installation | No:
         """What its installation gives; an error of its packages or kernels is a reason."""

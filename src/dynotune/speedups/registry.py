@@ -39,6 +39,11 @@ def speedups() -> Mapping[str, Speedup]:
     return dict(sorted(_REGISTERED.items(), key=lambda item: (item[1].order, item[0])))
 
 
+def switches() -> list[str]:
+    """The names of those that `speedups:` can set."""
+    return [name for name, one in speedups().items() if not one.follows]
+
+
 @functools.cache
 def _load_declared() -> None:
     from dynotune.speedups import declared

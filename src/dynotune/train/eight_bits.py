@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynotune.config.fates.names import EIGHT_BIT_OPTIMIZERS
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
 from dynotune.foreign import in_a_line
-from dynotune.model.eight_bit_states import BLOCK, OPTIMIZERS, embeddings_of, has_8_bits
+from dynotune.model.eight_bit_states import BLOCK, embeddings_of, has_8_bits
 
 MAPS = frozenset({"qmap1", "qmap2"})
 """The 256 values of either moment."""
@@ -22,7 +23,7 @@ MAPS = frozenset({"qmap1", "qmap2"})
 
 def why_not(optim: str) -> str | None:
     """What an optimizer lacks here, with the remedy; None where nothing. Imports nothing."""
-    if optim not in OPTIMIZERS or importlib.util.find_spec("bitsandbytes") is not None:
+    if optim not in EIGHT_BIT_OPTIMIZERS or importlib.util.find_spec("bitsandbytes") is not None:
         return None
     return (
         f"`optim: {optim}` is bitsandbytes', which is not installed. `pip install bitsandbytes`, or set `optim:"
@@ -32,7 +33,7 @@ def why_not(optim: str) -> str | None:
 
 def behavioural(optim: str) -> list[str]:
     """What is said of it at the start."""
-    if optim not in OPTIMIZERS:
+    if optim not in EIGHT_BIT_OPTIMIZERS:
         return []
     return [f"behavioural: `optim: {optim}` keeps its states in 8 bits: weights move otherwise than by float32 states"]
 
@@ -83,6 +84,14 @@ def adamw_8bit(
     asked = {"lr": config.learning_rate, "betas": betas, "eps": config.adam_epsilon, "optim_bits": 8, **more}
     optimizer: torch.optim.Optimizer = AdamW8bit(groups, **asked)
     return optimizer
+
+
+def states_of_8_bits(optimizer: torch.optim.Optimizer) -> tuple[int, int]:
+    """Of how many weights `adamw_8bit`'s optimizer keeps both moments in 8 bits, and of how many it should, of those that it
+    has updated so far."""
+    kept = [(p, state) for p, state in optimizer.state.items() if "state1" in state]
+    in_8_bits = sum({state["state1"].dtype, state["state2"].dtype} == {torch.uint8} for _, state in kept)
+    return in_8_bits, sum(optimizer.has_8_bits(p) for p, _ in kept)  # type: ignore[attr-defined]
 
 
 def _check(parameter: Tensor, state: dict[str, Any], in_8_bits: bool) -> None:

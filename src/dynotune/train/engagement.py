@@ -5,7 +5,7 @@ training. If something was taken out, the next step is traced once more. Of many
 update.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ import torch
 
 from dynotune.errors import ConfigError
 from dynotune.measure.clock import WindowClock
-from dynotune.measure.evidence import Evidence
+from dynotune.measure.evidence import Evidence, Phase
 from dynotune.measure.products import experts_of
 from dynotune.measure.traces.step import NOT_TRACING, Sample, StepMarks, TracedStep, Tracer
 from dynotune.measure.wall import Kind
@@ -25,7 +25,7 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import No, Scope
-from dynotune.speedups.expectation import Expected, Observation, Verdict
+from dynotune.speedups.expectation import Expectation, Expected, Observation, Verdict
 from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
@@ -33,6 +33,7 @@ from dynotune.speedups.left_out import modules_of
 from dynotune.speedups.proof import Proof
 from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.whole_step import ADVICE, Presence, Unwanted, unwanted_in, worst
+from dynotune.train.eight_bits import states_of_8_bits
 from dynotune.train.traced_part import traced_part
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class Engagement:
                 self.marks = NOT_TRACING
                 facts["waits"] = run.feed.wait_seconds - waited
                 facts["made_ahead"] = run.feed.made_ahead - ahead
+                if self.installed.get("eight_bit_optimizer") is not None:
+                    facts["states_of_8_bits"] = states_of_8_bits(run.update.optimizer)
                 clock.stop()
         self._evidence = marks.evidence
         if self.hears is not None:
@@ -128,7 +131,8 @@ class Engagement:
                 # A step whose micro-batches hold a document each looks the same packed and plain, and is the same.
                 alike = 0 < evidence.facts["documents"] <= evidence.micro_batches
                 cannot_be_seen = (one.speedup.scope is Scope.PLAN and alike) or one.speedup.shown_by_steps_before
-                if not (seen.verdict is Verdict.UNKNOWN and cannot_be_seen):
+                not_updated = run.update.left_out and _of_updates(expected[one.name])  # the step was not finite
+                if not (seen.verdict is Verdict.UNKNOWN and cannot_be_seen) and not not_updated:
                     stop.append(_why_stop(one, seen))
             elif seen.verdict is Verdict.NOT_ENGAGED:
                 if one.speedup.scope in (Scope.PLAN, Scope.PROCESS):
@@ -230,10 +234,15 @@ class Engagement:
 
 
 def _why_stop(one: Decision, seen: Observation) -> str:
-    return (
-        f"`{one.asked_by}`: {one.name} was {seen.verdict} in the step that was traced: {_in_words(seen)}. Write"
-        f" `speedups: {{{one.name}: auto}}` to go on without it where it does not run, or `off`."
-    )
+    said = f"`{one.asked_by}`: {one.name} was {seen.verdict} in the step that was traced: {_in_words(seen)}."
+    if key := one.speedup.follows:
+        return f"{said} Take another `{key}`, or another version of its package."
+    return f"{said} Write `speedups: {{{one.name}: auto}}` to go on without it where it does not run, or `off`."
+
+
+def _of_updates(expected: Sequence[Expectation]) -> bool:
+    """Whether all that is to be seen is in the update."""
+    return all(one.phase is Phase.UPDATE for one in expected if isinstance(one, Expected))
 
 
 def _in_words(seen: Observation) -> str:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dynotune.config.checking.problems import shown
+from dynotune.config.fates.names import EIGHT_BIT_OPTIMIZERS
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
-from dynotune.model import eight_bit_states
 from dynotune.train.eight_bits import adamw_8bit
 from dynotune.train.faults.limits import Limits
 
@@ -74,8 +74,8 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool
     """
     from transformers.trainer_pt_utils import get_parameter_names
 
-    if config.optim not in OPTIMIZERS and config.optim not in eight_bit_states.OPTIMIZERS:
-        supported = ", ".join((*OPTIMIZERS, *eight_bit_states.OPTIMIZERS))
+    if config.optim not in OPTIMIZERS and config.optim not in EIGHT_BIT_OPTIMIZERS:
+        supported = ", ".join((*OPTIMIZERS, *EIGHT_BIT_OPTIMIZERS))
         raise ConfigError(
             f"`optim: {config.optim}` is not supported. Supported are {supported}. Paged and low-rank optimizers change the"
             " result and come later, each under its own name."
@@ -88,7 +88,7 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool
     ]
     more = parse_args(config.optim_args)
     try:
-        if config.optim in eight_bit_states.OPTIMIZERS:
+        if config.optim in EIGHT_BIT_OPTIMIZERS:
             return adamw_8bit(model, groups, config, more)
         return OPTIMIZERS[config.optim](groups, config, more, fused)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's ways to refuse an argument or a combination
@@ -191,6 +191,9 @@ class Update:
         self.stepping = False
         """Whether the optimizer was interrupted, so that weights may be half updated."""
 
+        self.left_out = False
+        """Whether the last step was left out by the host, without any work of the optimizer."""
+
         self.waits_for_device = not all(group.get("fused") for group in optimizer.param_groups)
 
     def set_fused(self, fused: bool) -> None:
@@ -214,7 +217,8 @@ class Update:
         admitted = self._admit(finite)
         self.stepping = True
         if self.waits_for_device:
-            if bool(admitted):
+            self.left_out = not bool(admitted)
+            if not self.left_out:
                 self.optimizer.step()
         else:
             self.optimizer.found_inf = (~admitted).to(torch.float32)  # type: ignore[attr-defined]

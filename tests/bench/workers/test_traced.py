@@ -19,10 +19,10 @@ from dynotune.bench.workers.worker import Worker
 from dynotune.config.sft import SFTConfig
 from dynotune.model.attention import examination
 from dynotune.parallel.ranks import Ranks
-from dynotune.speedups.registry import speedups
+from dynotune.speedups.registry import speedups, switches
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
-OFF: Any = dict.fromkeys(speedups(), "off")
+OFF: Any = dict.fromkeys(switches(), "off")
 
 
 @pytest.fixture

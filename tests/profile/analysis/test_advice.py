@@ -32,6 +32,15 @@ def test_what_speed_ups_touch_are_classes_of_time() -> None:
     assert all(name.startswith("activation_") for name in without), without
 
 
+def test_what_changes_the_recipe_is_not_advised_as_a_switch() -> None:
+    """`speedups.eight_bit_optimizer=on` is refused. The control is one that is off beside it."""
+    step = Step(1000).kernel("multi_tensor_apply_kernel<FusedAdamMathFunctor>", 0, 1000, "aten::_fused_adamw_")
+    off = tuple(SpeedupState(name, "exact", "off") for name in ("eight_bit_optimizer", "fused_optimizer"))
+    names = [one.name for one in analyse(record(step, speedups=off)).remedies]
+    assert "eight_bit_optimizer" not in names
+    assert "fused_optimizer" in names
+
+
 def test_a_speed_up_that_is_off_is_advised_with_what_it_touches() -> None:
     step = Step(1000).kernel(GEMM, 0, 500, "aten::mm").kernel("vectorized_elementwise_kernel<4>", 500, 1000)
     off = (SpeedupState("rms_norm_kernel", "exact", "off"), SpeedupState("fused_lora", "exact", "left out"))

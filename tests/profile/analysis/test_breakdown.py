@@ -27,3 +27,28 @@ def test_a_device_works_while_its_host_waits() -> None:
                               traced=(step.traced(**tokens),)))  # fmt: skip
     assert one is not None
     assert one.seconds == pytest.approx(2e-3)
+
+
+def test_idle_time_of_the_traced_step_is_its_own_and_not_of_the_timed_ones() -> None:
+    """The device works for 600 of 1000 microseconds; a step without the profiler takes 700, of which 100 are idle."""
+    step = Step(1000).kernel("nvjet_tst", 0, 400, "aten::mm").kernel("nvjet_tst", 700, 900, "aten::mm")
+    one = breakdown_of(record(step, timed=timed(0.7e-3, data_wait=0.0)))
+    assert one is not None
+    assert one.idle_within_trace == pytest.approx(0.4e-3)
+    assert one.row(Work.HOST).seconds == pytest.approx(0.1e-3)
+
+
+def test_without_a_device_there_is_no_idle_time_of_it() -> None:
+    one = breakdown_of(record(Step(1000).host("aten::mm", 0, 900), model=model("cpu")))
+    assert one is not None
+    assert one.idle_within_trace is None
+
+
+def test_where_kernels_fill_more_than_the_timed_step_nothing_is_idle_and_they_share_it() -> None:
+    """Two clocks: what the rows call idle is never below nothing."""
+    step = Step(1000).kernel("nvjet_tst", 0, 900, "aten::mm")
+    one = breakdown_of(record(step, timed=timed(0.8e-3, data_wait=0.0)))
+    assert one is not None
+    assert one.row(Work.HOST).seconds == 0
+    assert sum(row.seconds for row in one.rows) == pytest.approx(0.8e-3)
+    assert one.idle_within_trace == pytest.approx(0.1e-3)

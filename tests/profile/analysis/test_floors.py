@@ -5,15 +5,18 @@ record what ran on the device, what launched it, and the ranges and functions of
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import FalconConfig, LlamaConfig
 
 from dynotune.measure.kernel_classes import IDLE, Work
-from dynotune.measure.rooflines import MOVED, Rates, cost_of, moved_by
+from dynotune.measure.rooflines import MOVED, Rates, attention_flops, cost_of, moved_by
 from dynotune.profile.analysis.analyse import analyse
 from dynotune.profile.analysis.breakdown import Breakdown, breakdown_of
+from dynotune.profile.records.facts import _kv_heads
 from dynotune.profile.records.record_file import read_record
-from tests.profile.made import BF16, CEILINGS, GEMM, PRODUCT, Step, record
+from tests.profile.made import BF16, CEILINGS, GEMM, PRODUCT, Step, model, record
 
 STEP = Path(__file__).parents[1] / "data" / "h200_step.json.gz"
 RATES = Rates(CEILINGS.matmul, CEILINGS.memory)
@@ -115,3 +118,54 @@ def test_our_own_kernels_have_floors(kernel: str) -> None:
     assert cost is not None
     step = Step(1000).kernel(kernel, 0, 100, "Gated", (wide, wide))
     assert broken_down(step).row(Work.ELEMENTWISE).floor == pytest.approx(cost.seconds(RATES))
+
+
+def attention_floor(lengths: tuple[int, ...], facts: dict[str, Any] | None = None, **shape: Any) -> float:
+    step = Step(1000).kernel("flash_fwd", 0, 900, "flash_attn")
+    one = breakdown_of(record(step, traced=(step.traced(lengths=lengths, facts=facts or {}),), model=model(**shape)))
+    assert one is not None
+    floor = one.row(Work.ATTENTION).floor
+    assert floor is not None
+    return floor
+
+
+def moved_by_hand(tokens: int, kv_heads: int = 4) -> float:
+    """Seconds: q, k, v, o forward; q, k, v, o, do, dq, dk, dv backward; the log-sum-exp written and read."""
+    q, k = 28 * 128 * 2, kv_heads * 128 * 2
+    forward, backward = (q + k + k + q), (q + k + k + q + q) + (q + k + k)
+    return 28 * tokens * (forward + backward + 2 * 28 * 4) / CEILINGS.memory
+
+
+def test_attention_of_short_documents_takes_what_its_tensors_take() -> None:
+    floor = attention_floor((129,) * 16)
+    assert floor == pytest.approx(moved_by_hand(16 * 129))
+    assert floor > 2 * attention_flops((129,) * 16, 28, 28, 128, backward=True) / CEILINGS.matmul["bfloat16"]
+
+
+def test_attention_of_long_documents_takes_what_its_products_take() -> None:
+    """The control: there what is moved is a small part."""
+    floor = attention_floor((16384,))
+    assert floor == pytest.approx(attention_flops((16384,), 28, 28, 128, backward=True) / CEILINGS.matmul["bfloat16"])
+    assert floor > 10 * moved_by_hand(16384)
+
+
+def test_a_record_that_does_not_know_its_key_heads_has_the_least() -> None:
+    assert attention_floor((129,) * 16, kv_heads=None) == pytest.approx(moved_by_hand(16 * 129, kv_heads=1))
+
+
+def test_a_prompt_that_two_answers_share_is_moved_once() -> None:
+    floor = attention_floor((129,) * 16, {"laid_out_tokens": 16 * 129 - 8 * 100})
+    assert floor == pytest.approx(moved_by_hand(16 * 129 - 8 * 100))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (LlamaConfig(num_attention_heads=8, num_key_value_heads=2), 2),
+        (LlamaConfig(num_attention_heads=8), 8),
+        (FalconConfig(num_attention_heads=8), 1),
+    ],
+    ids=["grouped", "one each", "multi-query"],
+)
+def test_heads_of_keys_are_read_off_the_configuration(config: Any, expected: int) -> None:
+    assert _kv_heads(config, config.num_attention_heads) == expected

@@ -6,7 +6,7 @@ from typing import Any
 from dynotune.bench.parity.question import Question
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.contract import Context
-from dynotune.speedups.registry import speedups
+from dynotune.speedups.registry import speedups, switches
 from dynotune.train.quiet import QUIET
 
 LEARNING_RATE = 1e-3
@@ -54,7 +54,7 @@ def probed(config: WholeConfig, question: Question, folder: Path) -> WholeConfig
         if FLASH in (config.attn_implementation or ""):
             changes["attn_implementation"] = "sdpa"
     if question.plain:
-        changes |= PLAIN | {"speedups": dict.fromkeys(speedups(), "off")}
+        changes |= PLAIN | {"speedups": dict.fromkeys(switches(), "off")}
     changes = {key: value for key, value in changes.items() if changes_something(config, key, value)}
     return config.replace(**changes)
 

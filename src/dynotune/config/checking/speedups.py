@@ -21,6 +21,14 @@ def speedups(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         if name not in known:
             hint = did_you_mean(name, known) or f" There are: {', '.join(sorted(known))}."
             yield wrong(f"`speedups: {{{name}: {setting}}}`: there is no speed-up `{name}`.{hint}", "speedups")
+        elif key := known[name].follows:
+            written = (known[name].asked(config) or ("", key))[1]
+            yield wrong(
+                f"`speedups: {{{name}: {setting}}}`: it is no switch, since it changes what is learned: it follows"
+                f" `{written}`. Set that.",
+                "speedups",
+                key,
+            )
     for key, fate in SFT_FATES.items():
         if fate.kind is not Kind.MAPPED or fate.is_noop(getattr(config, key)):
             continue

@@ -63,6 +63,9 @@ OPTIMIZERS = (
 )
 """transformers' optimizers."""
 
+EIGHT_BIT_OPTIMIZERS = ("adamw_8bit", "adamw_bnb_8bit")
+"""transformers' names of one and the same optimizer, bitsandbytes' AdamW with states of 8 bits."""
+
 SUPPORTED_OPTIMIZERS = (
     "adamw_torch_fused",
     "adamw_torch",
@@ -70,8 +73,7 @@ SUPPORTED_OPTIMIZERS = (
     "adagrad",
     "rmsprop",
     "adafactor",
-    "adamw_8bit",
-    "adamw_bnb_8bit",
+    *EIGHT_BIT_OPTIMIZERS,
 )
 """Those that Dynotune has (`train/optimizer.py`, `train/eight_bits.py`)."""
 

@@ -54,6 +54,7 @@ def analyse(record: Record) -> Findings:
         steps=len(record.timed),
         spread=_spread(record),
         profiler_slowdown=breakdown.slowdown if breakdown else None,
+        idle_within_trace=breakdown.idle_within_trace if breakdown else None,
         unknown_kernels=breakdown.unknown if breakdown else (),
         memory=_memory(record),
         warm_up=_warm_up(record),

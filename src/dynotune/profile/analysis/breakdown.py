@@ -37,6 +37,9 @@ class Breakdown:
     kernels: tuple[tuple[str, Work, float, int], ...]
     unknown: tuple[tuple[str, float], ...]
     on_device: bool
+    idle_within_trace: float | None = None
+    """Seconds of a traced step, by its own clock, in which the device had nothing to do; None without a device's time line.
+    The profiler's delays of the host are in it, which the rows leave out."""
 
     def row(self, work: Work) -> Row:
         return next((row for row in self.rows if row.work is work), Row(work, 0.0, 0.0, 0.0))
@@ -86,6 +89,7 @@ def breakdown_of(record: Record) -> Breakdown | None:
         kernels=kernels,
         unknown=unknown,
         on_device=on_device,
+        idle_within_trace=sum(spent[work] for work in IDLE) if on_device else None,
     )
 
 

@@ -153,6 +153,10 @@ class Findings:
     profiler_slowdown: float | None = None
     """Traced step over timed step, by the same work."""
 
+    idle_within_trace: float | None = None
+    """Seconds of a traced step, by its own clock, in which the device had nothing to do, with the profiler's delays of the
+    host; None without a device's time line. The rows' idle time is of the steps that were timed without the profiler."""
+
     unknown_kernels: tuple[tuple[str, float], ...] = ()
     """Names that no rule knows, with their seconds a step, longest first."""
 

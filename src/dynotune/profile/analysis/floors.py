@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dynotune.measure.evidence import Source
 from dynotune.measure.kernel_classes import Work
-from dynotune.measure.rooflines import MOVED, Rates, attention_flops, cost_of, moved_by
+from dynotune.measure.rooflines import MOVED, Cost, Rates, attention_bytes, attention_flops, cost_of, moved_by
 from dynotune.measure.timelines.rows import Segments
 from dynotune.measure.traces.events import Events
 from dynotune.profile.records.record import Record
@@ -71,13 +71,20 @@ def _of_kernel(record: Record, events: Events, i: int, caller: int, rates: Rates
 
 
 def _attention(record: Record) -> float | None:
+    """Of the documents' own pairs of tokens, or of the tensors that must be moved for them, where what several sequences
+    begin with stands once. Where the number of key and value heads is not known, one is the least."""
     model, rates = record.model, record.ceilings.matmul
-    rate = rates.get(model.asked_precision or "float32") or rates.get("bfloat16")
+    asked = model.asked_precision or "float32"
+    precision = asked if rates.get(asked) else "bfloat16"
     lengths = [n for one in record.traced for n in one.lengths]
-    if not lengths or not rate or model.layers is None or model.heads is None or model.head_dim is None:
+    if not lengths or not rates.get(precision) or model.layers is None or model.heads is None or model.head_dim is None:
         return None
+    tokens = sum(int(one.facts.get("laid_out_tokens") or sum(one.lengths)) for one in record.traced)
     flops = attention_flops(lengths, model.layers, model.heads, model.head_dim, backward=True)
-    return flops / len(record.traced) / rate
+    shape = model.layers, model.heads, model.kv_heads or 1, model.head_dim
+    moved = attention_bytes(tokens, *shape, _SIZES.get(asked, 4), backward=True)
+    seconds = Cost(flops, moved, precision).seconds(Rates(rates, record.ceilings.memory))
+    return seconds / len(record.traced) if seconds is not None else None
 
 
 def _optimizer(record: Record) -> float | None:

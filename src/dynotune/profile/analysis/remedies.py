@@ -177,7 +177,7 @@ def _of_registry(record: Record, breakdown: Breakdown | None) -> list[Remedy]:
     registry, found = speedups(), []
     for state in record.speedups:
         one = registry.get(state.name)
-        if one is None or state.state == "installed" or (state.state == "left out" and not state.remedy):
+        if one is None or one.follows or state.state == "installed" or (state.state == "left out" and not state.remedy):
             continue
         saves = sum(_above(breakdown, Work(name)) for name in one.touches)
         how = f"{state.remedy}: " if state.state != "off" and state.remedy else ""

@@ -71,6 +71,7 @@ def model_facts(
         "layers": _number(config, "num_hidden_layers"),
         "hidden": hidden,
         "heads": heads,
+        "kv_heads": _kv_heads(config, heads),
         "head_dim": _number(config, "head_dim") or (hidden // heads if hidden and heads else None),
         "vocabulary": _number(config, "vocab_size"),
         "adapter_ranks": sorted(_ranks(whole)),
@@ -86,6 +87,14 @@ def _text_config(model: nn.Module) -> Any:
     config = getattr(model, "config", None)
     text = getattr(config, "get_text_config", None)
     return text() if callable(text) else config
+
+
+def _kv_heads(config: Any, heads: int | None) -> int | None:
+    """Of keys and values: as many as of queries where the configuration knows of no others. Falcon's counts are not what it
+    has under `multi_query`: one is the least."""
+    if getattr(config, "multi_query", False) is True:
+        return 1
+    return _number(config, "num_key_value_heads") or heads
 
 
 def _ranks(model: nn.Module) -> set[int]:

@@ -123,6 +123,9 @@ class ModelFacts:
     layers: int | None = None
     hidden: int | None = None
     heads: int | None = None
+    kv_heads: int | None = None
+    """Of keys and values; None in records from before it was kept, too."""
+
     head_dim: int | None = None
     vocabulary: int | None = None
     adapter_ranks: tuple[int, ...] = ()
