@@ -441,6 +441,9 @@ class Result(Part):
     cut_off: bool = False
     """Whether the bench did not come to its end: these are the rounds before that."""
 
+    unfinished: str = ""
+    """Why the budget ended it before anything could be compared, as the end of a sentence; empty where it did not."""
+
     @property
     def rungs(self) -> tuple[Arm, ...]:
         """Of a ladder: the base, and each change on top of those before it. Empty where none was asked for."""

@@ -50,12 +50,19 @@ def conclude(
         arms=tuple(_arm(found, one, memory.get(one.name)) for one in asked.commands),
         comparisons=tuple(_comparison(found, pairing, memory) for pairing in asked.pairings),
         differences=tuple(differences(found)),
-        notes=(*said, *notes(found), *found.notes, *([f"The rounds ended: {found.ended}."] if found.ended else [])),
+        notes=(*said, *notes(found), *found.notes, *_ended(found)),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
+        unfinished=found.unfinished,
     )
     return judged(result, targets)
+
+
+def _ended(found: Measured) -> list[str]:
+    if found.unfinished:
+        return [f"UNFINISHED: {found.unfinished}."]
+    return [f"The rounds ended: {found.ended}."] if found.ended else []
 
 
 def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:

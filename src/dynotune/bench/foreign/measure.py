@@ -12,6 +12,7 @@ from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.foreign.counting import Counting, counts_padding, usual_step
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import REPORT, VARIABLE, Told, report_of
+from dynotune.bench.running.budget import spent_by
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, play, reason
 from dynotune.bench.running.tally import Tally
@@ -21,6 +22,8 @@ from dynotune.errors import DataError
 from dynotune.results.result import Block
 
 Say = Callable[[str], None]
+
+FIRST_RUNS = "the first runs, which do not count,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ class Measured(Tally):
     def spent(self) -> float:
         """GPU seconds: wall seconds times devices."""
         return sum(self.devices_of.get(name, 1) * seconds for name, seconds in self.held.items())
+
+    def spent_before(self, what: str) -> str:
+        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may."""
+        return spent_by(self.asked.rules, {FIRST_RUNS: self.spent}, what)
 
 
 @dataclass(slots=True)
@@ -208,6 +215,9 @@ def measure(
         player = Player(found, guard, folder, say)
         # Not counted: files are read and kernels compiled for the first time in it, which those behind it find done.
         for name in found.names:
+            if why := found.spent_before(f"{name} ran"):
+                found.unfinished = why
+                break
             try:
                 told, wall, _, _ = player.run(name, first=True)
             except ArmFailedError as error:
@@ -222,6 +232,9 @@ def measure(
             between(noted(found, guard), done)
 
         running = [name for name in found.names if name not in found.failed]
-        if found.names[0] in running:
+        found.unfinished = found.unfinished or found.spent_before("the first pair")
+        if found.unfinished:
+            say(f"this is where it ends: {found.unfinished}")
+        elif found.names[0] in running:
             play(found, player, running, asked.pairings, asked.rules, asked.seed, say, so_far)
         return noted(found, guard)

@@ -32,7 +32,7 @@ def comparison(
     judgement = judge(
         seen,
         not_comparable=not_comparable,
-        unsettled=_unsettled(tally, pairing),
+        unsettled=tally.unfinished or _unsettled(tally, pairing),
         ceiling=ceiling.ratio if ceiling is not None else None,
         mfu=mfu,
         attainable_mfu=attainable_mfu,

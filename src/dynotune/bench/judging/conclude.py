@@ -38,7 +38,8 @@ def conclude(
     noise = found.noise
     arms = tuple(_arm(found, arm.name) for arm in asked.arms)
     comparisons = tuple(_comparison(found, pairing, parity, noise) for pairing in asked.pairings)
-    first = found.cast.warm[asked.arms[0].name].stood
+    warm = found.cast.warm
+    first = next((warm[arm.name].stood for arm in asked.arms if arm.name in warm), None)
     result = Result(
         definitions=DEFINITIONS,
         name=asked.out.name,
@@ -49,8 +50,8 @@ def conclude(
         operating_point=operating_point(asked, first, str(machine["device"])),
         machine=dict(machine),
         devices=devices_of(asked.arms[0]),
-        work=first["work"],
-        model=first["model"],
+        work=first["work"] if first else "",
+        model=first["model"] if first else {},
         tier=found.tier,
         why_tier=found.why_tier,
         seed=asked.seed,
@@ -66,6 +67,7 @@ def conclude(
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
+        unfinished=found.unfinished,
     )
     return judged(result, targets)
 
@@ -246,4 +248,6 @@ def _notes(found: Measured) -> list[str]:
         blocks = {name: [*found.counted(name).values()] for name in found.names}
         note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")
         said += [note] if note else []
+    if found.unfinished:
+        return [*said, f"UNFINISHED: {found.unfinished}."]
     return [*said, f"The rounds ended: {found.ended}."] if found.ended else said

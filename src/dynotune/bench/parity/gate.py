@@ -38,13 +38,15 @@ def check(
     *,
     full: bool = False,
     allowance: float = math.inf,
+    spent: str = "",
     say: Callable[[str], None],
     ask: Ask | None = None,
 ) -> Parity:
     """What `other` changes of the updates of `first`. folder: for configurations, answers and logs of the probes.
 
     full: trajectories of exact arms, too, and held-out losses of behavioural ones whatever they cost. allowance: seconds
-    that these may take otherwise. ask: default processes of their own.
+    that these may take otherwise. spent: why no process may begin any more, as the end of a sentence; what needs none is
+    said all the same. ask: default processes of their own.
     """
     began = time.perf_counter()
     needs = needs_of(first.config, other.config, full=full)
@@ -55,6 +57,9 @@ def check(
         return found.model_copy(
             update={"state": "behavioural", "why_not_checked": f"{why}; what differs is {needs.why}"}
         )
+    if spent:
+        state: Any = "behavioural" if needs.kind == "behavioural" else "not checked"
+        return found.model_copy(update={"state": state, "why_not_checked": spent})
     took = dict[str, float]()
     try:
         with ExitStack() as stack:
@@ -67,7 +72,7 @@ def check(
         say(f"parity of {other.name} was not checked: an arm failed ({_seconds(took)})")
         return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
     failed = next((one for one in gate.checks if not one.ok), None)
-    state: Any = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
+    state = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
     seconds = time.perf_counter() - began
     gates = ", ".join(needs.gates)
     say(f"parity of {other.name} ({needs.kind}): {gates} took {seconds:.1f} s ({_seconds(took)}); seed {SEED}")

@@ -34,6 +34,9 @@ from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.printable import printable
 from dynotune.results.result import OUT_OF_MEMORY, Block
 
+FEWEST = 2
+"""Rounds without which there is no interval. No cap is as low: whoever ends before them is out of budget."""
+
 Say = Callable[[str], None]
 Seen = TypeVar("Seen", bound=Tally)
 
@@ -91,7 +94,10 @@ def play(
             continue
         settled |= {one for one in left if is_settled(_width(tally, one), done, rules)}
         more = _seconds_of_more(tally, [one for one in left if one not in settled], done, rules)
-        tally.ended = stop([one in settled for one in left], done, rules, spent=player.spent, seconds_of_more=more)
+        ends = [one in settled for one in left]
+        tally.ended = stop(ends, done, rules, spent=player.spent, seconds_of_more=more)
+        if tally.ended and done < FEWEST:
+            tally.unfinished = f"the budget has no room for a second pair: {tally.ended}"
         if tally.ended or not left:
             break
         between(done)
