@@ -422,6 +422,10 @@ class Result(Part):
 
     sample: Sample | None = None
     noise: Noise | None = None
+    noise_caveat: str = ""
+    """`noise floor from one pair: the budget ended the bench first`, or `no noise floor: ...`: fewer pairs of an arm against
+    itself count than a bench has. Without a floor nothing is called FASTER or SLOWER."""
+
     arms: tuple[Arm, ...]
     comparisons: tuple[Comparison, ...] = ()
     parity: tuple[Parity, ...] = ()

@@ -8,7 +8,7 @@ from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.judging import expect
-from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.comparison import caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.judged import judged
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
@@ -47,6 +47,7 @@ def conclude(
         steps_a_block=blocks[0].steps if blocks else 0,
         schedule=tuple(block.arm for block in found.blocks),
         noise=noise_of(found.noise),
+        noise_caveat=caveat_of_noise(found, asked.rules.noise_pairs),
         arms=tuple(_arm(found, one, memory.get(one.name)) for one in asked.commands),
         comparisons=tuple(_comparison(found, pairing, memory) for pairing in asked.pairings),
         differences=tuple(differences(found)),
@@ -69,7 +70,10 @@ def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory])
     why = found.failed.get(pairing.arm) or found.failed.get(pairing.against) or ""
     if not why and not found.asked.other_work:
         why = why_other_work(found, pairing.arm, pairing.against)
-    return comparison(found, pairing, found.noise, found.asked.seed, not_comparable=why, memory=memory)
+    no_floor = caveat_of_noise(found, found.asked.rules.noise_pairs)
+    return comparison(
+        found, pairing, found.noise, found.asked.seed, not_comparable=why, no_floor=no_floor, memory=memory
+    )
 
 
 def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:

@@ -9,7 +9,7 @@ from dynotune.bench.asking.arms import devices_of, settings_of
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging import expect
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
-from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
@@ -59,6 +59,7 @@ def conclude(
         schedule=tuple(block.arm for block in found.blocks),
         sample=sample_of(found),
         noise=noise_of(noise),
+        noise_caveat=caveat_of_noise(found, asked.rules.noise_pairs),
         arms=arms,
         comparisons=(*comparisons, *interactions(found, comparisons, noise, asked.seed)),
         parity=tuple(parity),
@@ -140,6 +141,7 @@ def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noi
         noise,
         found.asked.seed,
         not_comparable=why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed),
+        no_floor=caveat_of_noise(found, found.asked.rules.noise_pairs),
         mfu=_mfu(found, pairing.arm),
         attainable_mfu=found.attainable_mfu,
         memory=found.memory,
@@ -224,7 +226,7 @@ def interactions(
         if len(pairs) < 2:
             continue
         seen = estimate(pairs, of_two, seed=seed)
-        judgement = judge(seen)
+        judgement = judge(seen, no_floor="" if noise else NO_FLOOR)
         made.append(
             Comparison(
                 arm=last.arm,

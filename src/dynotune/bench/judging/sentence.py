@@ -153,7 +153,7 @@ def _pays(one: Comparison) -> str:
 
 def _needs(one: Comparison, result: Result) -> str:
     if not one.needs_more_pairs:
-        return ""
+        return f"; {printable(one.why, 160)}" if one.why else ""
     seconds = one.needs_more_seconds
     unit = "seconds" if result.model.get("device") == "CPU" else "GPU seconds"
     took = f" ({seconds:,.0f} {unit})" if seconds is not None and seconds >= 1 else ""

@@ -27,6 +27,9 @@ class Tally:
     ended: str = ""
     """Why the rounds ended."""
 
+    by_budget: bool = False
+    """Whether that is why: rules that look at precision would have gone on."""
+
     unfinished: str = ""
     """Why the budget ended it before two rounds were run, as the end of a sentence: then nothing was compared."""
 
