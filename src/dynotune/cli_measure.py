@@ -122,7 +122,8 @@ def measure(
         _flag(
             "budget",
             "GPU seconds, behind which nothing further begins: no gate, probe of memory, warm-up or pair. What has begun is"
-            " ended, and pairs of an arm against itself that are owed may take 5 % more. Exit code 3 where they are spent before two pairs.",
+            " ended, and pairs of an arm against itself that are owed may take 5 % more."
+            " Exit code 3 where they are spent before two pairs.",
         ),
     ] = None,
     bench_seed: Annotated[int, _flag("bench_seed", "Of the order of arms.")] = 0,

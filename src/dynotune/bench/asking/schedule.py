@@ -26,8 +26,8 @@ common with those up to 0.1 s away (correlation 0.7 with the next, 0.3 with the 
 of blocks of five such steps 8 intervals in a hundred miss, of blocks of half a second 5."""
 
 NOISE_RESERVE = 0.05
-"""Of a budget: what pairs of the first arm against itself may take beyond it that were owed when it ended the rounds. Without
-them no difference is called one, and all that was spent before says nothing."""
+"""Of a budget: what pairs of the first arm against itself may take beyond it that were owed when it ended the rounds.
+Without them no difference is called one, and all that was spent before says nothing."""
 
 TIMES = 2
 """How often a block is measured before what voids it is a finding."""

@@ -28,8 +28,8 @@ def comparison(
     pays_back: float | None = None,
     ceiling: Ceiling | None = None,
 ) -> Comparison:
-    """noise: log ratios of the first arm against itself; without any, `no_floor` says why (`caveat_of_noise`). memory: by arm. pays_back: steps until a longer set-up is made up
-    for. The rest as in `judge`.
+    """noise: log ratios of the first arm against itself; without any, `no_floor` says why (`caveat_of_noise`).
+    memory: by arm. pays_back: steps until a longer set-up is made up for. The rest as in `judge`.
     """
     no_floor = "" if noise else no_floor or NO_FLOOR
     ratios = [*tally.log_ratios(pairing.arm, pairing.against).values()]
