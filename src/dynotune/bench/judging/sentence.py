@@ -137,7 +137,9 @@ def _updates(result: Result, one: Comparison) -> str:
     parity = parity_of(result, one.arm, one.against)
     if parity is None or parity.state == "not checked":
         return "; whether the updates are the same was not checked"
-    return " with the same updates" + (f" within lower precision ({kind})" if kind else "")
+    return " with the same updates" + (
+        f" within lower precision ({kind_in_words(result, one.arm, one.against)})" if kind else ""
+    )
 
 
 def _memory(one: Comparison) -> str:
