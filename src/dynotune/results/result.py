@@ -294,6 +294,12 @@ class Arm(Part):
         return count / seconds if seconds and count else None
 
     @property
+    def real_tokens_a_step(self) -> float | None:
+        """That a step computes, over all blocks that count."""
+        steps = sum(block.steps for block in self.counted)
+        return sum(block.real_tokens for block in self.counted) / steps if steps else None
+
+    @property
     def seconds_a_step(self) -> float | None:
         steps = sum(block.steps for block in self.counted)
         return sum(block.seconds for block in self.counted) / steps if steps else None
