@@ -112,7 +112,7 @@ class Block(Part):
     """Of the model, strict; None where they are not known."""
 
     loss: float | None = None
-    """Of the last step."""
+    """The last that was logged in it: of one step, or the mean of `logging_steps` of them."""
 
     sequence_tokens: int = 0
     """What documents hold, one by one: more than the real tokens where several begin alike and that is computed once, and
@@ -258,7 +258,11 @@ class Arm(Part):
 
     mfu: float | None = None
     final_loss: float | None = None
-    """Of the last block; None where all arms trained the same weights."""
+    """The last that it was seen to have."""
+
+    final_loss_of: str = ""
+    """Of what: `its last block, of weights that all arms train in turn`, of which it says nothing of who
+    learns better. Empty in results of before it was told, which have none of shared weights."""
 
     said: tuple[str, ...] = ()
     """What its run said of how it executes."""

@@ -55,7 +55,7 @@ class Cast(Steady):
         warm.stood |= {"said": (), "model": {}, "work": "sft", "precision": "float32", "installed": []}
         warm.__dict__.update(
             steps=10, seconds=9.0, first_step_seconds=1.0, set_up_seconds=1.0, compile_seconds=0.0, trace_seconds=0.0,
-            events=(), stationary=True, note="", unwanted=(),
+            events=(), stationary=True, note="", unwanted=(), loss=2.5,
         )  # fmt: skip
 
     def block(self, name: str, first: int, steps: int) -> dict[str, Any]:

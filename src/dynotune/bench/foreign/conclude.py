@@ -87,7 +87,8 @@ def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
         blocks=tuple(block for block in found.blocks if block.arm == one.name),
         memory=memory,
         gpu_seconds=found.held.get(one.name, 0.0) * found.devices_of.get(one.name, 1),
-        final_loss=found.last_loss(one.name),
+        final_loss=(loss := found.last_loss(one.name)),
+        final_loss_of="" if loss is None else "the end of its last run",
     )
 
 

@@ -104,10 +104,26 @@ def _arm(found: Measured, name: str) -> Arm:
         engaged=engaged(found.cast.proofs.get(name, ())),
         gpu_seconds=found.device_seconds(asked.arm(name)),
         mfu=_mfu(found, name),
-        # In one process all arms train the same weights in turn: the loss of the last is none of the first's.
-        final_loss=None if found.tier is Tier.SWITCH else found.last_loss(name),
+        **_final_loss(found, name),
         said=tuple(warm.stood["said"]) if warm else (),
     )
+
+
+WEIGHTS = {
+    Tier.SWITCH: "of weights that all arms train in turn",
+    Tier.RESIDENT: "of weights that it alone trains",
+    Tier.FRESH: "of weights that begin anew with each block",
+}
+"""What a loss is of, by where arms live: only where each has weights of its own does it say how far one has come."""
+
+
+def _final_loss(found: Measured, name: str) -> dict[str, Any]:
+    """The last that the arm was seen to have, and what it is of."""
+    warm = found.cast.warm.get(name)
+    loss, when = found.last_loss(name), "its last block"
+    if loss is None and warm is not None:
+        loss, when = warm.loss, "its warm-up"
+    return {"final_loss": loss, "final_loss_of": "" if loss is None else f"{when}, {WEIGHTS[found.tier]}"}
 
 
 def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
