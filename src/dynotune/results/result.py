@@ -345,6 +345,10 @@ class Comparison(Part):
     no_ceiling: str = ""
     """Why it is not known, as the end of a sentence."""
 
+    gated_by: str = ""
+    """Where the gate was not asked of these two arms, of which it was that stand for them: `c against base, all against
+    base`. Empty where it was asked of these two, or of none."""
+
     pays_back_after_steps: float | None = None
     """Until the extra compilation is made up for."""
 

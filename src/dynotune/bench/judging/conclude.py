@@ -11,6 +11,7 @@ from dynotune.bench.judging import expect
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
 from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
+from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.bench.judging.verdict import judge, why_not_comparable
@@ -64,7 +65,13 @@ def conclude(
         comparisons=(*comparisons, *interactions(found, comparisons, noise, asked.seed)),
         parity=tuple(parity),
         differences=tuple(differences(found)),
-        notes=(*notes, *notes_of_totals(comparisons, arms), *notes_of_shared(arms), *_notes(found)),
+        notes=(
+            *notes,
+            *note_of_gates(comparisons, parity),
+            *notes_of_totals(comparisons, arms),
+            *notes_of_shared(arms),
+            *_notes(found),
+        ),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
@@ -151,19 +158,21 @@ def _mfu(found: Measured, name: str) -> float | None:
 
 def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
     failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
+    own, standing = gates_for(parity, pairing, found.asked.pairings)
+    by = ", ".join(f"{one.arm} against {one.against}" for one in standing)
     return comparison(
         found,
         pairing,
         noise,
         found.asked.seed,
-        not_comparable=why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed),
+        not_comparable=why_not_comparable(own or worst(standing), _in_question(found, pairing), failed=failed),
         no_floor=caveat_of_noise(found, found.asked.rules.noise_pairs),
         mfu=_mfu(found, pairing.arm),
         attainable_mfu=found.attainable_mfu,
         memory=found.memory,
         pays_back=_pays_back(found, pairing),
         ceiling=_ceiling(found, pairing),
-    )
+    ).model_copy(update={"gated_by": by})
 
 
 def _ceiling(found: Measured, pairing: Pairing) -> Ceiling | None:
@@ -181,15 +190,6 @@ def _ceiling(found: Measured, pairing: Pairing) -> Ceiling | None:
         found.cast.spent.get(first.name),
         sum(block.seconds for block in blocks) / tokens if tokens else None,
     )
-
-
-def _parity(parity: Sequence[Parity], pairing: Pairing) -> Parity | None:
-    """Of the two arms; of a change that is left out of everything, the worst that was said of either."""
-    for one in parity:
-        if one.arm == pairing.arm and one.against == pairing.against:
-            return one
-    about = [one for one in parity if one.arm in (pairing.arm, pairing.against)]
-    return next((one for one in about if one.state == "differs"), about[0] if about else None)
 
 
 def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:

@@ -244,7 +244,9 @@ class _Gate:
             return
         for arm, answers in ((self.first, mine), (self.other, theirs)):
             self.held_out[arm.name] = tuple(answers[f"seed {seed}"].facts["held_out"] for seed in seeds)
-        self.checks.append(held_out.compared(*self.held_out.values(), self.needs.kind))
+        self.checks.append(
+            held_out.compared(self.held_out[self.first.name], self.held_out[self.other.name], self.needs.kind)
+        )
 
 
 def below_float32(config: WholeConfig) -> bool:

@@ -166,6 +166,12 @@ def _parity(result: Result) -> Iterator[Part]:
             )
             for check in parity.checks[:50]
         ]  # fmt: skip
+    rows += [
+        (Line(name(one.arm)), Line(name(one.against)), Line(""), Line("not gated", Tone.DOUBT), *(Line(""),) * 4,
+         Line(f"stands for it: {printable(one.gated_by, 200)}"))
+        for one in result.comparisons[:MOST]
+        if one.gated_by
+    ]  # fmt: skip
     head = ("arm", "against", "kind", "state", "gate", "quantity", "observed", "bound", "check")
     yield Table(Grid("checks of parity", head, tuple(rows)))
     held = [
