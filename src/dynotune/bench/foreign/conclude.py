@@ -61,9 +61,8 @@ def conclude(
 
 
 def _ended(found: Measured) -> list[str]:
-    if found.unfinished:
-        return [f"UNFINISHED: {found.unfinished}."]
-    return [f"The rounds ended: {found.ended}."] if found.ended else []
+    told = found.ended and not found.unfinished  # which says it
+    return [f"The rounds ended: {found.ended}."] if told else []
 
 
 def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:

@@ -266,6 +266,5 @@ def _notes(found: Measured) -> list[str]:
         blocks = {name: [*found.counted(name).values()] for name in found.names}
         note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")
         said += [note] if note else []
-    if found.unfinished:
-        return [*said, f"UNFINISHED: {found.unfinished}."]
-    return [*said, f"The rounds ended: {found.ended}."] if found.ended else said
+    told = found.ended and not found.unfinished  # which says it
+    return [*said, f"The rounds ended: {found.ended}."] if told else said

@@ -18,7 +18,7 @@ def closing(result: Result) -> str:
     A sweep asks which arm is fastest, all others how the changed arm stands to its baseline.
     """
     if result.unfinished:
-        return f"Nothing was compared, and nothing is claimed: {printable(result.unfinished, 300)}."
+        return f"UNFINISHED: {printable(result.unfinished, 300)}. Nothing was compared, and nothing is claimed."
     wholes = [one for one in result.comparisons if one.role == "whole"]
     if result.kind == "attribute" and not wholes:
         return _of_changes(result)
