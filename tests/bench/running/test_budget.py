@@ -25,7 +25,7 @@ from dynotune.bench.showing.page import bench_page
 from dynotune.bench.showing.terminal import LINES, screen
 from dynotune.cli_measure import NOT_MET, exit_code
 from dynotune.config.sft import SFTConfig
-from dynotune.results.result import Parity, Result, Verdict
+from dynotune.results.result import Parity, Result, Tier, Verdict
 from tests.bench import made
 from tests.bench.foreign import arms as commands
 from tests.bench.running.test_measure import Blind
@@ -305,6 +305,39 @@ def test_a_sweep_whose_first_arm_fails_and_spends_it_ends_in_order(
     assert result.arms[0].failure == "out of memory"
     assert f"{arms[1].name} was warm" in result.unfinished
     assert exit_code(result.model_copy(update={"expectations": ()})) == NOT_MET
+
+
+@pytest.mark.parametrize(
+    ("tier", "compiled", "ends"),
+    [(Tier.FRESH, 0.0, True), (Tier.FRESH, 9.0, False), (Tier.RESIDENT, 0.0, False)],
+)
+def test_a_first_pair_that_cannot_fit_does_not_begin(
+    tier: Tier, compiled: float, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each block has a process of its own, it warms up in each: two that took 20 s in all, of a budget of 30.
+    Controls: what was compiled is found, and processes that stay are warm."""
+    monkeypatch.setattr(ours, "tier_for", lambda *_: (tier, "it was asked for"))
+    warm_up = Cast.warm_up
+
+    def compiling(self: Cast, name: str) -> None:
+        warm_up(self, name)
+        self.warm[name].compile_seconds = compiled
+
+    monkeypatch.setattr(Cast, "warm_up", compiling)
+    found = measured(tmp_path, 30.0)
+    why = "the budget of 30 GPU seconds has no room for the first pair, which would need about 20: 20 were spent by warm-up"
+    assert found.unfinished == (f"{why} (20 s)" if ends else "")
+    assert bool(found.cast.blocks) is not ends
+
+
+def test_where_no_other_arm_runs_no_pair_was_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is memory that ended it, and not the budget."""
+    monkeypatch.setattr(Cast, "fails", ("b",))
+    found = measured(tmp_path, 10.5)
+    assert found.unfinished == ""
+    assert [*found.failed] == ["b"]
+    monkeypatch.setattr(Cast, "fails", ())
+    assert measured(tmp_path, 20.0).unfinished
 
 
 def test_what_spent_it_is_named_in_order() -> None:

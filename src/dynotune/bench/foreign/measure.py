@@ -232,7 +232,8 @@ def measure(
             between(noted(found, guard), done)
 
         running = [name for name in found.names if name not in found.failed]
-        found.unfinished = found.unfinished or found.spent_before("the first pair")
+        if not found.unfinished and len(running) > 1:
+            found.unfinished = found.spent_before("the first pair")
         if found.unfinished:
             say(f"this is where it ends: {found.unfinished}")
         elif found.names[0] in running:

@@ -58,10 +58,22 @@ class Measured(Tally):
         """GPU seconds of all arms."""
         return sum(self.device_seconds(arm) for arm in self.asked.arms)
 
-    def spent_before(self, what: str) -> str:
-        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may."""
+    def spent_before(self, what: str, needs: float = 0.0) -> str:
+        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may. needs: as of
+        `spent_by`."""
         on = {part: gpu_seconds(self.asked, of_arms) for part, of_arms in self._held.items()}
-        return spent_by(self.asked.rules, on, what)
+        return spent_by(self.asked.rules, on, what, needs)
+
+    @property
+    def first_pair_seconds(self) -> float:
+        """GPU seconds that a block of each arm takes about, by how it got warm. A process for each block warms up in it
+        again, and finds compiled what the first one had to compile."""
+        anew = self.cast.held if self.tier is Tier.FRESH else {}
+        block = {
+            name: max(0.0, anew.get(name, 0.0) - warm.compile_seconds) + self.asked.steps_a_block * warm.step_seconds
+            for name, warm in self.cast.warm.items()
+        }
+        return gpu_seconds(self.asked, block)
 
     @property
     def _held(self) -> dict[str, Mapping[str, float]]:
@@ -106,7 +118,8 @@ def measure(
     )  # fmt: skip
     try:
         _warm_up(found, say)
-        found.unfinished = found.unfinished or found.spent_before("the first pair")
+        if not found.unfinished and len(cast.warm) > 1:
+            found.unfinished = found.spent_before("the first pair", found.first_pair_seconds)
         if found.unfinished:
             say(f"this is where it ends: {found.unfinished}")
             cast.device = cast.device or machine.ask(use_cpu=not gpu)
