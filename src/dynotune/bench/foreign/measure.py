@@ -79,7 +79,7 @@ class Measured(Tally):
 
     asked: Asked
     device: dict[str, Any]
-    """As `foreign.device` tells it."""
+    """As `workers.device` tells it."""
 
     first: dict[str, tuple[Told, float]] = field(default_factory=dict)
     """By arm, what the run before the rounds reported, and the wall seconds that it took."""
@@ -204,7 +204,7 @@ def measure(
     say: Say,
     between: Callable[[Measured, int], None] = lambda found, done: None,
 ) -> Measured:
-    """folder: for logs and reports. device: from `foreign.device.ask`. between: gets what was seen so far behind each round
+    """folder: for logs and reports. device: from `workers.device.ask`. between: gets what was seen so far behind each round
     but the last, with how many were run.
 
     Raises `ArmFailedError` where a command fails or reports nothing: only running out of memory is a result from the first

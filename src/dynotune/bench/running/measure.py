@@ -10,13 +10,13 @@ from typing import Any
 from dynotune.bench.asking.arms import Arm, devices_of
 from dynotune.bench.asking.asked import Asked, Pairing, led_by_who_runs
 from dynotune.bench.asking.schedule import Round
-from dynotune.bench.foreign import device as machine
 from dynotune.bench.running.budget import GATE, MEMORY, WARM_UP, spent_by
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, or_failed, play, reason
 from dynotune.bench.running.spans import Spans, enough_steps, shape_of
 from dynotune.bench.running.tally import Tally
+from dynotune.bench.workers import device as machine
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.errors import ConfigError
 from dynotune.results.result import Block, Memory, Tier

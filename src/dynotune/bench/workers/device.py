@@ -1,4 +1,4 @@
-"""The machine and its first device as JSON: `python -m dynotune.bench.foreign.device`.
+"""The machine and its first device as JSON: `python -m dynotune.bench.workers.device`.
 
 A process of its own: to ask for a GPU's name sets up a context on it, which would take memory from every arm.
 """
@@ -19,7 +19,7 @@ def ask(*, use_cpu: bool = False) -> dict[str, Any]:
 
     use_cpu: of the processor, whatever else there is.
     """
-    command = [sys.executable, "-P", "-m", "dynotune.bench.foreign.device", *([CPU] if use_cpu else [])]
+    command = [sys.executable, "-P", "-m", "dynotune.bench.workers.device", *([CPU] if use_cpu else [])]
     told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if told.returncode:
         raise TrainingError(f"the device cannot be asked what it is: {told.stderr.strip().rpartition(chr(10))[2]}.")
