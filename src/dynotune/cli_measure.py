@@ -19,8 +19,8 @@ from dynotune.errors import ConfigError
 from dynotune.results.result import Result
 
 NOT_MET = 3
-"""Exit code where an expectation of `--expect` is not met, or could not be judged, and where no arm is left to compare: what
-was asked has no answer."""
+"""Exit code where an expectation of `--expect` is not met, or could not be judged, and where no arm is left to compare or
+the budget was spent before two pairs: what was asked has no answer."""
 
 _COMPARE = Group("What is compared", sort_key=0)
 _HOW = Group("How it is measured", sort_key=1)
@@ -117,7 +117,15 @@ def measure(
     resolution: Annotated[
         str, _flag("resolution", "Half the width of the interval at which it stops before the most pairs.")
     ] = "0.5%",
-    budget: Annotated[float | None, _flag("budget", "GPU seconds, after which no further pair begins.")] = None,
+    budget: Annotated[
+        float | None,
+        _flag(
+            "budget",
+            "GPU seconds, behind which nothing further begins: no gate, probe of memory, warm-up or pair. What has begun is"
+            " ended, and pairs of an arm against itself that are owed may take 5 % more."
+            " Exit code 3 where they are spent before two pairs.",
+        ),
+    ] = None,
     bench_seed: Annotated[int, _flag("bench_seed", "Of the order of arms.")] = 0,
     tier: Annotated[
         Literal["switch", "resident", "fresh"] | None,
@@ -212,10 +220,10 @@ def _finished(result: Result, folder: Path, label: str, console: Console, as_jso
 
 
 def exit_code(result: Result) -> int:
-    """Of a bench that came to its end. Of a sweep, memory that runs out is an answer."""
+    """Of a bench that ended in order. Of a sweep, memory that runs out is an answer; a budget that does is none."""
     others = result.arms[1:]
     nothing = result.kind != "sweep" and bool(others) and all(arm.failed is not None for arm in others)
-    return NOT_MET if nothing or not all(one.met for one in result.expectations) else 0
+    return NOT_MET if result.unfinished or nothing or not all(one.met for one in result.expectations) else 0
 
 
 def _other(

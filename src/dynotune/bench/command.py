@@ -14,13 +14,14 @@ from typing import Any, Literal
 from rich.console import Console
 
 from dynotune.bench.asking import asked as asking
-from dynotune.bench.asking.arms import Arm, in_words
+from dynotune.bench.asking.arms import Arm, devices_of, in_words
 from dynotune.bench.asking.asked import Asked, Change, Half, Needs
 from dynotune.bench.asking.how import How
 from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
+from dynotune.bench.running.budget import GATE, spent_by
 from dynotune.bench.running.cast import on_gpu, thread_settings, tier_for
 from dynotune.bench.running.measure import Measured, measure
 from dynotune.bench.workers.hand import Hand
@@ -326,6 +327,7 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
         (one.arm, one.against) for one in asked.pairings if one.role != "last" or one.label not in alone
     )
     for number, (name, against) in enumerate(pairs):
+        held = sum(seconds * devices_of(asked.arm(arm)) for arm, seconds in spent.items())
         began = time.perf_counter()
         folder = work / f"parity-{number}"
         folder.mkdir()
@@ -335,6 +337,7 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
             folder,
             full=asked.parity == "full",
             allowance=seconds / len(pairs),
+            spent=spent_by(asked.rules, {GATE: held}, f"{name} was checked"),
             say=say,
         )
         found.append(one)
@@ -342,6 +345,7 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
         # A rung of a ladder is compared with the one below it and with the first: two lines that must not look like one.
         several = len([arm for arm, _ in pairs if arm == name]) > 1
         against_whom = f" against {against}" if several else ""
-        said = f": {one.first_difference}" if one.first_difference else ""
+        why = one.first_difference or (one.why_not_checked if one.state == "not checked" else "")
+        said = f": {why}" if why else ""
         say(f"{name}{against_whom}: updates {one.state}{said}")
     return found, spent

@@ -72,15 +72,18 @@ def label_of_kind(result: Result, arm: str, against: str | None = None) -> str:
 
 
 def kind_in_words(result: Result, arm: str, against: str | None = None) -> str:
-    """The same for a sentence, with what is known of a behavioural arm's held-out loss, or why nothing is."""
+    """The same for a sentence, with what is known of an arm's held-out loss, or why nothing is. A numeric arm whose error
+    was held against the baseline's needs none."""
     kind, parity = label_of_kind(result, arm, against), parity_of(result, arm, against)
-    if kind != "behavioural" or parity is None:
+    if not kind or parity is None:
         return kind
     seen = next((check.detail for check in parity.checks if check.gate == "P4"), "")
     if seen:
-        return f"behavioural: held-out loss {printable(seen.removeprefix('behavioural: '), LONGEST)}"
+        return f"{kind}: held-out loss {printable(seen.removeprefix(f'{kind}: '), LONGEST)}"
+    if kind == "numeric" and (not parity.why_not_checked or parity.state == "not checked"):
+        return kind
     because = f", because {printable(parity.why_not_checked, LONGEST)}" if parity.why_not_checked else ""
-    return f"behavioural: held-out loss not measured{because}; `--parity full` measures it"
+    return f"{kind}: held-out loss not measured{because}; `--parity full` measures it"
 
 
 def maths(parity: Parity | None, short: bool = False) -> str:

@@ -112,7 +112,7 @@ class Block(Part):
     """Of the model, strict; None where they are not known."""
 
     loss: float | None = None
-    """Of the last step."""
+    """The last that was logged in it: of one step, or the mean of `logging_steps` of them."""
 
     sequence_tokens: int = 0
     """What documents hold, one by one: more than the real tokens where several begin alike and that is computed once, and
@@ -258,7 +258,11 @@ class Arm(Part):
 
     mfu: float | None = None
     final_loss: float | None = None
-    """Of the last block; None where all arms trained the same weights."""
+    """The last that it was seen to have."""
+
+    final_loss_of: str = ""
+    """Of what: `its last block, of weights that all arms train in turn`, of which it says nothing of who
+    learns better. Empty in results of before it was told, which have none of shared weights."""
 
     said: tuple[str, ...] = ()
     """What its run said of how it executes."""
@@ -292,6 +296,12 @@ class Arm(Part):
         seconds = sum(block.seconds for block in self.counted)
         count = sum(getattr(block, name) for block in self.counted)
         return count / seconds if seconds and count else None
+
+    @property
+    def real_tokens_a_step(self) -> float | None:
+        """That a step computes, over all blocks that count."""
+        steps = sum(block.steps for block in self.counted)
+        return sum(block.real_tokens for block in self.counted) / steps if steps else None
 
     @property
     def seconds_a_step(self) -> float | None:
@@ -334,6 +344,10 @@ class Comparison(Part):
 
     no_ceiling: str = ""
     """Why it is not known, as the end of a sentence."""
+
+    gated_by: str = ""
+    """Where the gate was not asked of these two arms, of which it was that stand for them: `c against base, all against
+    base`. Empty where it was asked of these two, or of none."""
 
     pays_back_after_steps: float | None = None
     """Until the extra compilation is made up for."""
@@ -422,6 +436,10 @@ class Result(Part):
 
     sample: Sample | None = None
     noise: Noise | None = None
+    noise_caveat: str = ""
+    """`noise floor from one pair: the budget ended the bench first`, or `no noise floor: ...`: fewer pairs of an arm against
+    itself count than a bench has. Without a floor nothing is called FASTER or SLOWER."""
+
     arms: tuple[Arm, ...]
     comparisons: tuple[Comparison, ...] = ()
     parity: tuple[Parity, ...] = ()
@@ -440,6 +458,9 @@ class Result(Part):
     withdrawn: Withdrawn | None = None
     cut_off: bool = False
     """Whether the bench did not come to its end: these are the rounds before that."""
+
+    unfinished: str = ""
+    """Why the budget ended it before anything could be compared, as the end of a sentence; empty where it did not."""
 
     @property
     def rungs(self) -> tuple[Arm, ...]:

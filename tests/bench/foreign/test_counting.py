@@ -72,6 +72,7 @@ def test_what_cannot_be_known_is_said() -> None:
 def seen(**found: object) -> Result:
     one = Measured(names=["a", "b"], asked=asked_of(arm("a"), arm("b")), device=DEVICE, **found)  # type: ignore[arg-type]
     one.blocks += [block(name, pair, seconds=10.0 if name == "a" else 8.0) for pair in range(4) for name in "ab"]
+    one.blocks += [block("a", 0, of_noise=True) for _ in range(2)]
     return conclude(one, (), machine={"device": "a CPU"}, commit=None)
 
 

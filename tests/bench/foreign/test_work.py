@@ -17,6 +17,7 @@ def result(mine: dict[str, Any], theirs: dict[str, Any], other_work: bool = Fals
     seen = Measured(names=["a", "b"], asked=asked, device=DEVICE, **found)
     for pair in range(4):
         seen.blocks += [block("a", pair, **theirs), block("b", pair, **{"seconds": 8.0 + 0.01 * pair, **mine})]
+    seen.blocks += [block("a", 0, of_noise=True, **theirs) for _ in range(2)]
     return conclude(seen, (), machine={"device": "a CPU"}, commit=None)
 
 

@@ -123,7 +123,7 @@ def measured(ratio: float, **more: Any) -> Any:
                     seconds=1000 / rate,
                 )
             )
-    return comparison(tally, PAIRING, [], 0, not_comparable="", **more)
+    return comparison(tally, PAIRING, [0.001], 0, not_comparable="", **more)
 
 
 def test_what_is_too_good_is_suspect() -> None:

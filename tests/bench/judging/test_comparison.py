@@ -9,6 +9,8 @@ from dynotune.bench.running.tally import Tally
 from dynotune.results.result import Block, Verdict
 
 PAIRING = Pairing("b", "a", "b", "whole")
+QUIET = (0.0, 0.001)
+"""Of the first arm against itself."""
 
 
 def tally(*seconds: float) -> Tally:
@@ -35,13 +37,13 @@ def tally(*seconds: float) -> Tally:
     ],
 )
 def test_only_what_is_faster_pays_back(seconds: tuple[float, ...], verdict: Verdict, steps: float | None) -> None:
-    found = comparison(tally(*seconds), PAIRING, (), 0, not_comparable="", pays_back=37.0)
+    found = comparison(tally(*seconds), PAIRING, QUIET, 0, not_comparable="", pays_back=37.0)
     assert found.verdict is verdict
     assert found.pays_back_after_steps == steps
 
 
 def test_one_pair_is_no_comparison_and_says_why() -> None:
-    found = comparison(tally(0.5), PAIRING, (), 0, not_comparable="")
+    found = comparison(tally(0.5), PAIRING, QUIET, 0, not_comparable="")
     assert (found.verdict, found.ratio) == (Verdict.UNRESOLVED, None)
     assert found.why == "fewer than two pairs count"
 
@@ -50,7 +52,7 @@ def test_an_interaction_has_to_clear_the_noise_of_two_ratios() -> None:
     """Blocks of one arm are 16 % apart: an interaction of 10 % is none that can be told. Control: on a quiet host it is."""
     found = tally(0.9, 0.9, 0.9, 0.9)
     alone, last = (Pairing("a", "a", "c", "alone"), Pairing("b", "a", "c", "last"))
-    both = [comparison(found, one, (), 0, not_comparable="") for one in (alone, last)]
-    for noise, verdict in (((), Verdict.FASTER), ((0.16, -0.16), Verdict.UNRESOLVED)):
+    both = [comparison(found, one, QUIET, 0, not_comparable="") for one in (alone, last)]
+    for noise, verdict in ((QUIET, Verdict.FASTER), ((0.16, -0.16), Verdict.UNRESOLVED)):
         (one,) = interactions(found, both, noise, 0)
         assert (one.role, one.verdict) == ("interaction", verdict)

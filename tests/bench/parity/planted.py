@@ -13,7 +13,7 @@ from dynotune.data.examples import IGNORE
 from dynotune.execution import packed
 from dynotune.model.attention.backends import reference
 from dynotune.model.packed import lay_side_by_side
-from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
+from dynotune.speedups.contract import Context, Installation, Kind, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.registry import register, unregister
 from dynotune.speedups.site import Site
@@ -101,7 +101,7 @@ NAME = "planted"
 
 
 @contextmanager
-def planted(plant: Put, only_bfloat16: bool = False) -> Iterator[None]:
+def planted(plant: Put, only_bfloat16: bool = False, calls_itself: Kind = Kind.EXACT) -> Iterator[None]:
     """Inside, there is a speed-up `planted` that calls itself exact. only_bfloat16: as a kernel that takes nothing else."""
 
     class Planted(Speedup):
@@ -109,6 +109,7 @@ def planted(plant: Put, only_bfloat16: bool = False) -> Iterator[None]:
         summary = "Planted."
         default = "off"
         order = Order.STEP
+        kind = calls_itself
 
         def applicable(self, context: Context) -> No | None:
             if only_bfloat16 and context.compute is not torch.bfloat16:

@@ -143,7 +143,7 @@ def test_a_trajectory_is_the_same_within_half_a_percent() -> None:
 
 
 def test_held_out_losses_have_an_interval_and_fail_nothing() -> None:
-    check = compared((2.0, 2.1, 2.2), (1.9, 1.99, 2.12))
+    check = compared((2.0, 2.1, 2.2), (1.9, 1.99, 2.12), "behavioural")
     assert check.ok
     assert check.observed == pytest.approx(0.09667, abs=1e-4)
     assert check.bound == pytest.approx(4.3027 * 0.01528 / 3**0.5, rel=1e-2)

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from dynotune.bench.asking.arms import Arm
 from dynotune.bench.parity.asking import Processes, in_this_process, share
 from dynotune.bench.parity.exact import exact
-from dynotune.bench.parity.gate import check, in_words, short
-from dynotune.bench.parity.question import Question
+from dynotune.bench.parity.gate import _Gate, check, in_words, short
+from dynotune.bench.parity.question import Answer, HeldOut, Question
+from dynotune.results.comparable import kind_in_words
 from dynotune.results.result import Check, Parity
+from dynotune.speedups.contract import Kind
+from tests.bench import made
 from tests.bench.parity.arms import LORA, checked, dpo, sft
 from tests.bench.parity.planted import BUGS, HARMLESS, NAME, planted
 
@@ -186,6 +190,49 @@ def test_without_rows_that_are_held_out_the_reason_is_told(folder: Path, tmp_pat
     assert (parity.state, parity.held_out) == ("behavioural", {})
     held = "no rows are held out (`test_split_size`, `eval_dataset_name`)"
     assert parity.why_not_checked == f"{held}; what differs is learning_rate"
+
+
+def answering(loss: dict[str, float]) -> Any:
+    """Arms whose held-out losses are known."""
+
+    def ask(arm: Arm, asked: Any, folder: Path) -> list[Answer]:
+        assert {type(one) for one in asked} == {HeldOut}
+        return [Answer({"held_out": loss[arm.name] + 0.01 * one.seed, "share": 0.5, "steps": 3}) for one in asked]
+
+    return ask
+
+
+def test_a_numeric_speed_up_is_told_with_its_held_out_loss_under_its_own_word(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls: without held-out rows the line says that the loss was not measured; a trajectory that differs stops it
+    before seeds are spent; an arm that the protocol asks no such loss of does not miss it."""
+    monkeypatch.setattr(_Gate, "_courses", lambda gate: None)
+    asked = answering({"a": 2.0, "b": 2.1})
+
+    def told(**rows: Any) -> Parity:
+        with planted(HARMLESS["positions not reset"], calls_itself=Kind.NUMERIC):
+            return check(
+                sft(folder, "a", **rows), sft(folder, "b", **rows, **ON), tmp_path, say=lambda line: None, ask=asked
+            )
+
+    def said(parity: Parity) -> str:
+        parity = parity.model_copy(update={"arm": "b.yaml", "against": "a.yaml"})
+        return kind_in_words(made.ab(parity=(parity,)), "b.yaml", "a.yaml")
+
+    parity = told(test_split_size=0.2)
+    assert (parity.kind, parity.state) == ("numeric", "within precision")
+    assert said(parity).startswith("numeric: held-out loss 2.5300 against 2.4300, +0.1000 [")
+    assert said(parity).endswith("3 seeds")
+    bare = told()
+    assert (bare.state, bare.held_out, bare.checks) == ("within precision", {}, ())
+    because = "because no rows are held out (`test_split_size`, `eval_dataset_name`); `--parity full` measures it"
+    assert said(bare) == f"numeric: held-out loss not measured, {because}"
+    assert said(bare.model_copy(update={"why_not_checked": ""})) == "numeric"
+    apart = Check(gate="P3", quantity="mean gap of the loss", observed=1.0, bound=0.1, ok=False)
+    monkeypatch.setattr(_Gate, "_courses", lambda gate: gate.checks.append(apart))
+    stopped = told(test_split_size=0.2)
+    assert (stopped.state, stopped.held_out) == ("differs", {})
 
 
 @pytest.mark.long

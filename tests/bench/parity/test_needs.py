@@ -7,6 +7,7 @@ import pytest
 from dynotune.bench.asking.arms import SHOWN_ONLY
 from dynotune.bench.parity.needs import OUTSIDE, PRECISION, kind_of, needs_of
 from dynotune.config.sft import SFTConfig
+from dynotune.speedups.contract import Kind
 from dynotune.train.checkpoints.decisions import DECISIONS
 from dynotune.train.quiet import QUIET
 from tests.bench.parity.planted import HARMLESS, NAME, planted
@@ -61,6 +62,32 @@ def test_the_kind_of_a_speed_up_is_its_own() -> None:
     with planted(HARMLESS["positions not reset"]):
         needs = needs_of(config(), config(speedups={NAME: "on"}))
     assert (needs.kind, needs.speedups) == ("exact", (NAME,))
+
+
+ROWS = {"test_split_size": 0.1}
+NUMERIC = {"speedups": {NAME: "on"}}
+
+
+@pytest.mark.parametrize(
+    ("both", "settings", "full", "gates"),
+    [
+        ({}, NUMERIC, False, ("P3",)),
+        (ROWS, NUMERIC, False, ("P3", "P4")),
+        (ROWS, {**NUMERIC, "bf16": True}, False, ("P3", "P4")),
+        (ROWS, {"bf16": True}, False, ("P2", "P3")),
+        ({}, NUMERIC, True, ("P3", "P4")),
+        ({}, {"bf16": True}, True, ("P2", "P3", "P4")),
+    ],
+    ids=["no rows", "rows", "beside a key", "a key alone", "in full", "a key in full"],
+)
+def test_what_rounds_by_itself_takes_the_held_out_loss_in_place_of_p2(
+    both: dict[str, Any], settings: dict[str, Any], full: bool, gates: tuple[str, ...]
+) -> None:
+    """Section B4 of the protocol. Control: a precision that a key chooses is chosen for the plain path, too, whose error its
+    own is measured by."""
+    with planted(HARMLESS["positions not reset"], calls_itself=Kind.NUMERIC):
+        needs = needs_of(config(**both), config(**both, **settings), full=full)
+    assert (needs.kind, needs.gates) == ("numeric", gates)
 
 
 def test_every_key_has_a_kind() -> None:

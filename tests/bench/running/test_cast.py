@@ -85,7 +85,9 @@ def test_device_seconds_are_those_of_each_arms_own_devices(tmp_path: Path) -> No
     arms = (Arm("a", SFTConfig()), Arm("b", SFTConfig(gpus=2)))
     of = Cast(arms, Tier.RESIDENT, tmp_path, {}, lambda text: None, held={"a": 1.5, "b": 3.0})
     asked = Asked("ab", arms, (), Rules(), 5, 0, tmp_path, "dynotune bench")
-    found = Measured(names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of, held_apart={"a": 0.5})
+    found = Measured(
+        names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of, gated={"a": 0.2}, probed={"a": 0.3}
+    )
     assert [found.device_seconds(arm) for arm in arms] == [2.0, 6.0]
     assert found.spent == 8.0
 

@@ -56,7 +56,7 @@ class Cast(SimpleNamespace):
         if name in self.fails:
             raise ArmFailedError(f"CUDA out of memory in {name}", "memory", Path("log"))
         stood = {"examples_a_step": 4, "steps_an_epoch": 100, "packs": False}
-        self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0, step_seconds=0.02)
+        self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0, step_seconds=0.02, compile_seconds=0.0)
 
     def block(self, name: str, first: int, steps: int) -> dict[str, Any]:
         if name in self.late and self.__dict__.setdefault("once", set()) & {name}:

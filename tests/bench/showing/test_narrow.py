@@ -9,8 +9,9 @@ from rich.cells import cell_len
 
 from dynotune.bench.judging.sentence import closing
 from dynotune.bench.showing.grids import arms, changes
+from dynotune.bench.showing.markdown import markdown
 from dynotune.bench.showing.terminal import LINES, screen
-from dynotune.results.result import Check, Interval, Parity, Result, Verdict
+from dynotune.results.result import Arm, Check, Interval, Parity, Result, Verdict
 from dynotune.show.terminal import left_out
 from tests.bench import made
 
@@ -38,6 +39,31 @@ def test_a_sweep_says_how_much_faster_each_arm_is(width: int) -> None:
     memory = "22.0 (24.0); 30.0 (32.0); 61.0 (63.0); -"
     assert (f"peak GiB (reserved), by row: {memory}" in whole(lines)) is (width == 80)
     assert "61.0 (63.0)" in whole(lines)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_sweep_says_how_many_real_tokens_a_step_of_each_arm_has(width: int) -> None:
+    """Where the table has no room, by row; of an arm without figures none. Control: the arms of another bench, whose steps
+    are alike, have no such column, and no line of it."""
+    of_swept = made.sweep().arms
+    sizes = [_with_tokens(arm, 1000 * 4**i) for i, arm in enumerate(of_swept[:3])]
+    said = lines_of(made.sweep(arms=(*sizes, of_swept[3])), width)
+    in_table = "real tokens/step" not in left_out(arms(made.sweep()), width)
+    assert in_table is (width == 140)
+    if in_table:
+        for size, real in ((1, "1,000"), (4, "4,000"), (16, "16,000")):
+            assert any(re.search(rf"_size={size} +{real} ", line) for line in said)
+    else:
+        assert "real tokens/step, by row: 1,000; 4,000; 16,000; -" in said
+    assert "real tokens" not in whole(lines_of(made.ab(), width))
+    assert "| real tokens/step |" in markdown(made.sweep())
+    assert "real tokens/step" not in markdown(made.ab())
+
+
+def _with_tokens(arm: Arm, tokens: int) -> Arm:
+    """Of a step, whatever its blocks had."""
+    of_block = {"real_tokens": 5 * tokens, "label_tokens": tokens, "processed_tokens": 6 * tokens}
+    return arm.model_copy(update={"blocks": tuple(block.model_copy(update=of_block) for block in arm.blocks)})
 
 
 def test_a_kind_that_the_row_does_not_say_stays_with_its_speed() -> None:

@@ -25,6 +25,10 @@ neighbours have in common turns pairs the same way, and their mean spreads more 
 common with those up to 0.1 s away (correlation 0.7 with the next, 0.3 with the fifth, 0.1 with the twelfth, of 19 ms each):
 of blocks of five such steps 8 intervals in a hundred miss, of blocks of half a second 5."""
 
+NOISE_RESERVE = 0.05
+"""Of a budget: what pairs of the first arm against itself may take beyond it that were owed when it ended the rounds.
+Without them no difference is called one, and all that was spent before says nothing."""
+
 TIMES = 2
 """How often a block is measured before what voids it is a finding."""
 
@@ -159,6 +163,11 @@ def noise_to_come(done: int, rules: Rules) -> int:
     """Rounds of noise among those up to the next look, and right before them."""
     until = done + rounds_to_come(done, rules)
     return sum(done <= after < until for after in _noise_after(rules))
+
+
+def has_room_for_noise(spent: float, seconds: float, rules: Rules) -> bool:
+    """Whether a round of noise that is owed may run behind the rounds, with `NOISE_RESERVE`. seconds: that it takes."""
+    return rules.budget_seconds is None or spent + seconds <= (1 + NOISE_RESERVE) * rules.budget_seconds
 
 
 def _noise_after(rules: Rules) -> list[int]:

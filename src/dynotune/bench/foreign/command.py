@@ -11,12 +11,12 @@ from rich.console import Console
 from dynotune.bench.asking.how import How
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
-from dynotune.bench.foreign import device
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Asked, Command, Measured, Say, in_a_line, measure
 from dynotune.bench.foreign.revisions import checked_out
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
+from dynotune.bench.workers import device
 from dynotune.errors import ConfigError
 from dynotune.results.result import Result
 from dynotune.say import sayer

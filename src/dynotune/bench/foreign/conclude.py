@@ -8,7 +8,7 @@ from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.judging import expect
-from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.comparison import caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.judged import judged
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
@@ -47,22 +47,32 @@ def conclude(
         steps_a_block=blocks[0].steps if blocks else 0,
         schedule=tuple(block.arm for block in found.blocks),
         noise=noise_of(found.noise),
+        noise_caveat=caveat_of_noise(found, asked.rules.noise_pairs),
         arms=tuple(_arm(found, one, memory.get(one.name)) for one in asked.commands),
         comparisons=tuple(_comparison(found, pairing, memory) for pairing in asked.pairings),
         differences=tuple(differences(found)),
-        notes=(*said, *notes(found), *found.notes, *([f"The rounds ended: {found.ended}."] if found.ended else [])),
+        notes=(*said, *notes(found), *found.notes, *_ended(found)),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
+        unfinished=found.unfinished,
     )
     return judged(result, targets)
+
+
+def _ended(found: Measured) -> list[str]:
+    told = found.ended and not found.unfinished  # which says it
+    return [f"The rounds ended: {found.ended}."] if told else []
 
 
 def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:
     why = found.failed.get(pairing.arm) or found.failed.get(pairing.against) or ""
     if not why and not found.asked.other_work:
         why = why_other_work(found, pairing.arm, pairing.against)
-    return comparison(found, pairing, found.noise, found.asked.seed, not_comparable=why, memory=memory)
+    no_floor = caveat_of_noise(found, found.asked.rules.noise_pairs)
+    return comparison(
+        found, pairing, found.noise, found.asked.seed, not_comparable=why, no_floor=no_floor, memory=memory
+    )
 
 
 def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
@@ -76,7 +86,8 @@ def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
         blocks=tuple(block for block in found.blocks if block.arm == one.name),
         memory=memory,
         gpu_seconds=found.held.get(one.name, 0.0) * found.devices_of.get(one.name, 1),
-        final_loss=found.last_loss(one.name),
+        final_loss=(loss := found.last_loss(one.name)),
+        final_loss_of="" if loss is None else "the end of its last run",
     )
 
 

@@ -12,6 +12,7 @@ from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.foreign.counting import Counting, counts_padding, usual_step
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import REPORT, VARIABLE, Told, report_of
+from dynotune.bench.running.budget import spent_by
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, play, reason
 from dynotune.bench.running.tally import Tally
@@ -21,6 +22,8 @@ from dynotune.errors import DataError
 from dynotune.results.result import Block
 
 Say = Callable[[str], None]
+
+FIRST_RUNS = "the first runs, which do not count,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Measured(Tally):
 
     asked: Asked
     device: dict[str, Any]
-    """As `foreign.device` tells it."""
+    """As `workers.device` tells it."""
 
     first: dict[str, tuple[Told, float]] = field(default_factory=dict)
     """By arm, what the run before the rounds reported, and the wall seconds that it took."""
@@ -106,6 +109,10 @@ class Measured(Tally):
     def spent(self) -> float:
         """GPU seconds: wall seconds times devices."""
         return sum(self.devices_of.get(name, 1) * seconds for name, seconds in self.held.items())
+
+    def spent_before(self, what: str) -> str:
+        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may."""
+        return spent_by(self.asked.rules, {FIRST_RUNS: self.spent}, what)
 
 
 @dataclass(slots=True)
@@ -197,7 +204,7 @@ def measure(
     say: Say,
     between: Callable[[Measured, int], None] = lambda found, done: None,
 ) -> Measured:
-    """folder: for logs and reports. device: from `foreign.device.ask`. between: gets what was seen so far behind each round
+    """folder: for logs and reports. device: from `workers.device.ask`. between: gets what was seen so far behind each round
     but the last, with how many were run.
 
     Raises `ArmFailedError` where a command fails or reports nothing: only running out of memory is a result from the first
@@ -208,6 +215,9 @@ def measure(
         player = Player(found, guard, folder, say)
         # Not counted: files are read and kernels compiled for the first time in it, which those behind it find done.
         for name in found.names:
+            if why := found.spent_before(f"{name} ran"):
+                found.unfinished = why
+                break
             try:
                 told, wall, _, _ = player.run(name, first=True)
             except ArmFailedError as error:
@@ -222,6 +232,10 @@ def measure(
             between(noted(found, guard), done)
 
         running = [name for name in found.names if name not in found.failed]
-        if found.names[0] in running:
+        if not found.unfinished and len(running) > 1:
+            found.unfinished = found.spent_before("the first pair")
+        if found.unfinished:
+            say(f"this is where it ends: {found.unfinished}")
+        elif found.names[0] in running:
             play(found, player, running, asked.pairings, asked.rules, asked.seed, say, so_far)
         return noted(found, guard)

@@ -10,6 +10,9 @@ from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import estimate, noise_floor
 from dynotune.results.result import Comparison, Memory, Noise, Verdict
 
+NO_FLOOR = "no noise floor"
+"""Begins what is said where the first arm was not held against itself."""
+
 
 def comparison(
     tally: Tally,
@@ -18,21 +21,24 @@ def comparison(
     seed: int,
     *,
     not_comparable: str,
+    no_floor: str = "",
     mfu: float | None = None,
     attainable_mfu: float | None = None,
     memory: Mapping[str, Memory] | None = None,
     pays_back: float | None = None,
     ceiling: Ceiling | None = None,
 ) -> Comparison:
-    """noise: log ratios of the first arm against itself. memory: by arm. pays_back: steps until a longer set-up is made up
-    for. The rest as in `judge`.
+    """noise: log ratios of the first arm against itself; without any, `no_floor` says why (`caveat_of_noise`).
+    memory: by arm. pays_back: steps until a longer set-up is made up for. The rest as in `judge`.
     """
+    no_floor = "" if noise else no_floor or NO_FLOOR
     ratios = [*tally.log_ratios(pairing.arm, pairing.against).values()]
     seen = estimate(ratios, noise, seed=seed) if len(ratios) >= 2 else None
     judgement = judge(
         seen,
         not_comparable=not_comparable,
-        unsettled=_unsettled(tally, pairing),
+        no_floor=no_floor,
+        unsettled=tally.unfinished or _unsettled(tally, pairing),
         ceiling=ceiling.ratio if ceiling is not None else None,
         mfu=mfu,
         attainable_mfu=attainable_mfu,
@@ -60,6 +66,23 @@ def comparison(
         memory_ratio=peaks[1] if peaks else None,
         # Of a difference that is none, or not known, the steps would be drawn by noise.
         pays_back_after_steps=pays_back if judgement.verdict is Verdict.FASTER else None,
+    )
+
+
+def caveat_of_noise(tally: Tally, wanted: int) -> str:
+    """Why fewer pairs of the first arm against itself count than a bench has, `wanted`: as what stands for a floor. Empty
+    where they do, and where no arm was left to compare."""
+    found = len(tally.noise)
+    if found >= wanted or not (tally.blocks or tally.unfinished):
+        return ""
+    if tally.by_budget or tally.unfinished:
+        why = "the budget ended the bench first"
+    elif not tally.ended:
+        why = "the bench ended before it"
+    else:
+        why = f"blocks of {tally.names[0]} against itself did not count"
+    return (
+        f"noise floor from {'one pair' if found == 1 else f'{found} pairs'}: {why}" if found else f"{NO_FLOOR}: {why}"
     )
 
 

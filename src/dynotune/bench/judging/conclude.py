@@ -9,8 +9,9 @@ from dynotune.bench.asking.arms import devices_of, settings_of
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging import expect
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
-from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
+from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.bench.judging.verdict import judge, why_not_comparable
@@ -38,7 +39,8 @@ def conclude(
     noise = found.noise
     arms = tuple(_arm(found, arm.name) for arm in asked.arms)
     comparisons = tuple(_comparison(found, pairing, parity, noise) for pairing in asked.pairings)
-    first = found.cast.warm[asked.arms[0].name].stood
+    warm = found.cast.warm
+    first = next((warm[arm.name].stood for arm in asked.arms if arm.name in warm), None)
     result = Result(
         definitions=DEFINITIONS,
         name=asked.out.name,
@@ -49,8 +51,8 @@ def conclude(
         operating_point=operating_point(asked, first, str(machine["device"])),
         machine=dict(machine),
         devices=devices_of(asked.arms[0]),
-        work=first["work"],
-        model=first["model"],
+        work=first["work"] if first else "",
+        model=first["model"] if first else {},
         tier=found.tier,
         why_tier=found.why_tier,
         seed=asked.seed,
@@ -58,14 +60,22 @@ def conclude(
         schedule=tuple(block.arm for block in found.blocks),
         sample=sample_of(found),
         noise=noise_of(noise),
+        noise_caveat=caveat_of_noise(found, asked.rules.noise_pairs),
         arms=arms,
         comparisons=(*comparisons, *interactions(found, comparisons, noise, asked.seed)),
         parity=tuple(parity),
         differences=tuple(differences(found)),
-        notes=(*notes, *notes_of_totals(comparisons, arms), *notes_of_shared(arms), *_notes(found)),
+        notes=(
+            *notes,
+            *note_of_gates(comparisons, parity),
+            *notes_of_totals(comparisons, arms),
+            *notes_of_shared(arms),
+            *_notes(found),
+        ),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
+        unfinished=found.unfinished,
     )
     return judged(result, targets)
 
@@ -101,10 +111,26 @@ def _arm(found: Measured, name: str) -> Arm:
         engaged=engaged(found.cast.proofs.get(name, ())),
         gpu_seconds=found.device_seconds(asked.arm(name)),
         mfu=_mfu(found, name),
-        # In one process all arms train the same weights in turn: the loss of the last is none of the first's.
-        final_loss=None if found.tier is Tier.SWITCH else found.last_loss(name),
+        **_final_loss(found, name),
         said=tuple(warm.stood["said"]) if warm else (),
     )
+
+
+WEIGHTS = {
+    Tier.SWITCH: "of weights that all arms train in turn",
+    Tier.RESIDENT: "of weights that it alone trains",
+    Tier.FRESH: "of weights that begin anew with each block",
+}
+"""What a loss is of, by where arms live: only where each has weights of its own does it say how far one has come."""
+
+
+def _final_loss(found: Measured, name: str) -> dict[str, Any]:
+    """The last that the arm was seen to have, and what it is of."""
+    warm = found.cast.warm.get(name)
+    loss, when = found.last_loss(name), "its last block"
+    if loss is None and warm is not None:
+        loss, when = warm.loss, "its warm-up"
+    return {"final_loss": loss, "final_loss_of": "" if loss is None else f"{when}, {WEIGHTS[found.tier]}"}
 
 
 def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
@@ -132,18 +158,21 @@ def _mfu(found: Measured, name: str) -> float | None:
 
 def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
     failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
+    own, standing = gates_for(parity, pairing, found.asked.pairings)
+    by = ", ".join(f"{one.arm} against {one.against}" for one in standing)
     return comparison(
         found,
         pairing,
         noise,
         found.asked.seed,
-        not_comparable=why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed),
+        not_comparable=why_not_comparable(own or worst(standing), _in_question(found, pairing), failed=failed),
+        no_floor=caveat_of_noise(found, found.asked.rules.noise_pairs),
         mfu=_mfu(found, pairing.arm),
         attainable_mfu=found.attainable_mfu,
         memory=found.memory,
         pays_back=_pays_back(found, pairing),
         ceiling=_ceiling(found, pairing),
-    )
+    ).model_copy(update={"gated_by": by})
 
 
 def _ceiling(found: Measured, pairing: Pairing) -> Ceiling | None:
@@ -161,15 +190,6 @@ def _ceiling(found: Measured, pairing: Pairing) -> Ceiling | None:
         found.cast.spent.get(first.name),
         sum(block.seconds for block in blocks) / tokens if tokens else None,
     )
-
-
-def _parity(parity: Sequence[Parity], pairing: Pairing) -> Parity | None:
-    """Of the two arms; of a change that is left out of everything, the worst that was said of either."""
-    for one in parity:
-        if one.arm == pairing.arm and one.against == pairing.against:
-            return one
-    about = [one for one in parity if one.arm in (pairing.arm, pairing.against)]
-    return next((one for one in about if one.state == "differs"), about[0] if about else None)
 
 
 def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:
@@ -222,7 +242,7 @@ def interactions(
         if len(pairs) < 2:
             continue
         seen = estimate(pairs, of_two, seed=seed)
-        judgement = judge(seen)
+        judgement = judge(seen, no_floor="" if noise else NO_FLOOR)
         made.append(
             Comparison(
                 arm=last.arm,
@@ -246,4 +266,5 @@ def _notes(found: Measured) -> list[str]:
         blocks = {name: [*found.counted(name).values()] for name in found.names}
         note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")
         said += [note] if note else []
-    return [*said, f"The rounds ended: {found.ended}."] if found.ended else said
+    told = found.ended and not found.unfinished  # which says it
+    return [*said, f"The rounds ended: {found.ended}."] if told else said

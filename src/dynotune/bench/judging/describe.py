@@ -18,19 +18,20 @@ FEWER = 1.05
 """How many times fewer updates an epoch makes before it is said."""
 
 
-def operating_point(asked: Asked, stood: Mapping[str, Any], device: str) -> str:
-    """In a line: model, method, hardware, data, examples a step, precision, seed."""
+def operating_point(asked: Asked, stood: Mapping[str, Any] | None, device: str) -> str:
+    """In a line: model, method, hardware, data, examples a step, precision, seed. stood: what an arm said of itself; None:
+    none stood, and examples and precision are not known."""
     config = asked.arms[0].config
-    model = str(stood["model"].get("architecture") or config.model_name_or_path).rsplit("/", 1)[-1]
-    size = stood["model"].get("parameters")
+    facts = stood["model"] if stood else {}
+    model = str(facts.get("architecture") or config.model_name_or_path).rsplit("/", 1)[-1]
+    size = facts.get("parameters")
     method = f"LoRA r{config.lora_r}" if config.use_peft else "full"
     data = str(config.dataset_name or "several data sets").rsplit("/", 1)[-1]
     parts = [
         f"{model}{f' {_count(size)}' if size else ''} {config.method.command} {method}",
         f"{config.gpus or 1}x {device}",
         data,
-        f"{stood['examples_a_step']} examples a step",
-        str(stood["precision"]),
+        *([f"{stood['examples_a_step']} examples a step", str(stood["precision"])] if stood else []),
         f"seed {config.seed}",
     ]
     return " · ".join(parts)

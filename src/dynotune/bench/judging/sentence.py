@@ -17,6 +17,8 @@ def closing(result: Result) -> str:
 
     A sweep asks which arm is fastest, all others how the changed arm stands to its baseline.
     """
+    if result.unfinished:
+        return f"UNFINISHED: {printable(result.unfinished, 300)}. Nothing was compared, and nothing is claimed."
     wholes = [one for one in result.comparisons if one.role == "whole"]
     if result.kind == "attribute" and not wholes:
         return _of_changes(result)
@@ -135,7 +137,9 @@ def _updates(result: Result, one: Comparison) -> str:
     parity = parity_of(result, one.arm, one.against)
     if parity is None or parity.state == "not checked":
         return "; whether the updates are the same was not checked"
-    return " with the same updates" + (f" within lower precision ({kind})" if kind else "")
+    return " with the same updates" + (
+        f" within lower precision ({kind_in_words(result, one.arm, one.against)})" if kind else ""
+    )
 
 
 def _memory(one: Comparison) -> str:
@@ -151,7 +155,7 @@ def _pays(one: Comparison) -> str:
 
 def _needs(one: Comparison, result: Result) -> str:
     if not one.needs_more_pairs:
-        return ""
+        return f"; {printable(one.why, 160)}" if one.why else ""
     seconds = one.needs_more_seconds
     unit = "seconds" if result.model.get("device") == "CPU" else "GPU seconds"
     took = f" ({seconds:,.0f} {unit})" if seconds is not None and seconds >= 1 else ""

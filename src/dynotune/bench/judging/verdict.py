@@ -2,7 +2,8 @@
 
 NOT COMPARABLE  the arms do not make the same updates, count differently, or what was to be compared did not run
 SUSPECT         faster than the device multiplies matrices, or than a ceiling that is given
-FASTER, SLOWER  the whole interval is beyond half a per cent; on a noisy host beyond what noise leaves in the mean
+FASTER, SLOWER  the whole interval is beyond half a per cent; on a noisy host beyond what noise leaves in the mean, which has
+                to be known
 SAME            the whole interval is within one per cent
 UNRESOLVED      anything else, with about how many more pairs would tell
 """
@@ -48,13 +49,15 @@ def judge(
     *,
     not_comparable: str = "",
     unsettled: str = "",
+    no_floor: str = "",
     ceiling: float | None = None,
     mfu: float | None = None,
     attainable_mfu: float | None = None,
 ) -> Judgement:
     """estimate: None where fewer than two pairs count. not_comparable: from `why_not_comparable`.
 
-    unsettled: why blocks were void each time, as the end of a sentence. ceiling: the largest ratio possible, by what a
+    unsettled: why blocks were void each time, as the end of a sentence. no_floor: why no arm was held against itself, in the
+    same way: then nobody knows what noise leaves. ceiling: the largest ratio possible, by what a
     change touches. mfu, attainable_mfu: of the arm, and of the best product of matrices that was measured on this device, of
     the same peak.
     """
@@ -67,6 +70,8 @@ def judge(
     if estimate is None:
         return Judgement(Verdict.UNRESOLVED, "fewer than two pairs count")
     clear = max(CLEAR, estimate.margin)
+    if no_floor and (estimate.low > clear or estimate.high < -clear):
+        return Judgement(Verdict.UNRESOLVED, no_floor)
     if estimate.low > clear:
         return Judgement(Verdict.FASTER)
     if estimate.high < -clear:

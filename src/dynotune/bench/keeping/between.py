@@ -125,6 +125,8 @@ def said_beside(results: Sequence[Result]) -> list[str]:
             lines.append(
                 f"{name(one.name)} was CUT OFF: it has the rounds before that, and stopped by no rule of a bench"
             )
+        if one.unfinished:
+            lines.append(f"{name(one.name)} is UNFINISHED: {printable(one.unfinished, 200)}")
         if one.withdrawn is not None:
             instead = f"; {name(one.withdrawn.corrected_by)} holds instead" if one.withdrawn.corrected_by else ""
             lines.append(f"{name(one.name)} is WITHDRAWN: {printable(one.withdrawn.why, 160)}{instead}")
@@ -173,6 +175,8 @@ def gate(old: Result, new: Result, most: float) -> list[Judged]:
     if cut := [one for one in (old, new) if one.cut_off]:
         why = "the bench was cut off, and has not measured what it was to measure. Run it to its end"
         return [Judged(name(one.name), Outcome.NOT_COMPARABLE, why) for one in cut]
+    if short := [one for one in (old, new) if one.unfinished]:
+        return [Judged(name(one.name), Outcome.NOT_COMPARABLE, printable(one.unfinished, 200)) for one in short]
     for what, a, b in (
         ("device", machine_of(old).device, machine_of(new).device),
         ("devices", old.devices, new.devices),

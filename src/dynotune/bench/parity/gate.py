@@ -1,8 +1,8 @@
 """The parity gate: whether an arm makes the updates of its baseline, asked of both in fresh processes before any timing.
 
 P1, in float32: the same losses, gradient and update. P2, in the arms' own precision: no further from the float32
-reference than the plain path or the baseline. P3: the same trajectory of loss. P4, of behavioural arms: held-out loss,
-and no gate. `needs.py` says which of them a difference calls for.
+reference than the plain path or the baseline. P3: the same trajectory of loss. P4, of behavioural arms, and of numeric ones
+in the place of P2: held-out loss, and no gate. `needs.py` says which of them a difference calls for.
 """
 
 import math
@@ -38,13 +38,15 @@ def check(
     *,
     full: bool = False,
     allowance: float = math.inf,
+    spent: str = "",
     say: Callable[[str], None],
     ask: Ask | None = None,
 ) -> Parity:
     """What `other` changes of the updates of `first`. folder: for configurations, answers and logs of the probes.
 
     full: trajectories of exact arms, too, and held-out losses of behavioural ones whatever they cost. allowance: seconds
-    that these may take otherwise. ask: default processes of their own.
+    that these may take otherwise. spent: why no process may begin any more, as the end of a sentence; what needs none is
+    said all the same. ask: default processes of their own.
     """
     began = time.perf_counter()
     needs = needs_of(first.config, other.config, full=full)
@@ -55,6 +57,9 @@ def check(
         return found.model_copy(
             update={"state": "behavioural", "why_not_checked": f"{why}; what differs is {needs.why}"}
         )
+    if spent:
+        state: Any = "behavioural" if needs.kind == "behavioural" else "not checked"
+        return found.model_copy(update={"state": state, "why_not_checked": spent})
     took = dict[str, float]()
     try:
         with ExitStack() as stack:
@@ -67,8 +72,10 @@ def check(
         say(f"parity of {other.name} was not checked: an arm failed ({_seconds(took)})")
         return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
     failed = next((one for one in gate.checks if not one.ok), None)
-    state: Any = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
+    state = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
     seconds = time.perf_counter() - began
+    without = needs.kind == "numeric" and not {"P2", "P4"} & {*needs.gates}
+    no_loss = held_out.why_nothing(first.config, other.config) if without else ""
     gates = ", ".join(needs.gates)
     say(f"parity of {other.name} ({needs.kind}): {gates} took {seconds:.1f} s ({_seconds(took)}); seed {SEED}")
     return found.model_copy(
@@ -76,7 +83,7 @@ def check(
             "state": state,
             "checks": tuple(gate.checks),
             "first_difference": in_words(failed) if failed else "",
-            "why_not_checked": "; ".join(gate.why_not) if state == "not checked" else gate.too_long,
+            "why_not_checked": "; ".join(gate.why_not) if state == "not checked" else gate.too_long or no_loss,
             "held_out": gate.held_out,
         }
     )
@@ -135,7 +142,7 @@ class _Gate:
         if "P3" in gates and all(one.ok for one in self.checks):  # what one step shows needs no sixty
             with self._timed(f"{course.STEPS} steps"):
                 self._courses()
-        if "P4" in gates:
+        if "P4" in gates and all(one.ok for one in self.checks):
             with self._timed("held-out losses"):
                 self._held_out()
 
@@ -237,7 +244,9 @@ class _Gate:
             return
         for arm, answers in ((self.first, mine), (self.other, theirs)):
             self.held_out[arm.name] = tuple(answers[f"seed {seed}"].facts["held_out"] for seed in seeds)
-        self.checks.append(held_out.compared(self.held_out[self.first.name], self.held_out[self.other.name]))
+        self.checks.append(
+            held_out.compared(self.held_out[self.first.name], self.held_out[self.other.name], self.needs.kind)
+        )
 
 
 def below_float32(config: WholeConfig) -> bool:

@@ -1,4 +1,5 @@
-"""P4, of behavioural arms: no gate, but three seeds and the loss on rows that were held out, with an interval."""
+"""P4, of behavioural arms, and of numeric ones that no error of the baseline measures: no gate, but three seeds and the loss
+on rows that were held out, with an interval."""
 
 import math
 from collections.abc import Sequence
@@ -61,15 +62,13 @@ def held_out(config: WholeConfig, asked: HeldOut, folder: Path, console: Console
     return Answer({"held_out": math.fsum(losses) / len(losses), "steps": steps, "share": share, "seed": asked.seed})
 
 
-def compared(first: Sequence[float], other: Sequence[float]) -> Check:
+def compared(first: Sequence[float], other: Sequence[float], kind: str) -> Check:
     """The mean gap of the held-out loss over seeds. It has no bound that it must keep: the bound is the half-width of its
-    95 % interval, and nothing fails."""
+    95 % interval, and nothing fails. kind: the word with which it is told."""
     gaps = [b - a for a, b in zip(first, other, strict=True)]
     mean = math.fsum(gaps) / len(gaps)
     spread = math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / (len(gaps) - 1) / len(gaps))
     half = t_quantile(0.975, len(gaps) - 1) * spread
     a, b = (math.fsum(values) / len(values) for values in (first, other))
-    detail = (
-        f"behavioural: {b:.4f} against {a:.4f}, {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}], {len(gaps)} seeds"
-    )
+    detail = f"{kind}: {b:.4f} against {a:.4f}, {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}], {len(gaps)} seeds"
     return Check(gate="P4", quantity="held-out loss", observed=abs(mean), bound=half, ok=True, detail=detail)

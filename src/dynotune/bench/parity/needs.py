@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dynotune.bench.asking.arms import CONTENT, SHOWN_ONLY, between, matter_of
+from dynotune.bench.parity.held_out import why_nothing
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.registry import speedups
 from dynotune.train.checkpoints.decisions import DECISIONS, EVALUATIONS, Matter
@@ -49,7 +50,7 @@ class Needs:
 
 
 def needs_of(first: WholeConfig, other: WholeConfig, *, full: bool = False) -> Needs:
-    """full: trajectories of exact arms, too, and held-out losses of numeric ones."""
+    """full: trajectories of exact arms, too, and held-out losses of all numeric ones."""
     changed = between(first, other).changed
     keys = {key: kind_of(key, *values, first, other) for key, values in changed.items() if key != "speedups"}
     differing = speedups_between(first, other)
@@ -61,18 +62,20 @@ def needs_of(first: WholeConfig, other: WholeConfig, *, full: bool = False) -> N
     kinds = set(keys.values())
     kind: Any = next((kind for kind in ("behavioural", "numeric", "exact") if kind in kinds), "unchanged")
     split = "micro_batch_tokens" in keys or any(key in CONTENT for key in changed)
-    return Needs(kind, gates_of(kind, keys, full), keys, differing, split)
+    gates = gates_of(kind, keys, full, rows_held_out=not why_nothing(first, other))
+    return Needs(kind, gates, keys, differing, split)
 
 
-def gates_of(kind: str, keys: Mapping[str, str], full: bool) -> tuple[Gate, ...]:
+def gates_of(kind: str, keys: Mapping[str, str], full: bool, rows_held_out: bool) -> tuple[Gate, ...]:
     if kind == "exact":
         optimizer = "optim" in keys or "speedups.fused_optimizer" in keys
         return ("P1", "P2", "P3") if full or optimizer else ("P1", "P2")
     if kind == "numeric":
         # An error that a lower precision is chosen for is larger than the baseline's: only where a key chooses it for the
-        # plain path, too, is there one to be measured by.
+        # plain path, too, is there one to be measured by. Others take the held-out loss in its place.
         by_key = all(key in PRECISION or key == "dtype" for key, of in keys.items() if of == "numeric")
-        return ("P2", "P3") if by_key else ("P3", "P4") if full else ("P3",)
+        asked: tuple[Gate, ...] = ("P4",) if full or (rows_held_out and not by_key) else ()
+        return ("P2", "P3", *asked) if by_key else ("P3", *asked)
     return ("P4",) if kind == "behavioural" else ()
 
 

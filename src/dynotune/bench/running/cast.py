@@ -44,6 +44,9 @@ class Warm:
     unwanted: tuple[str, ...] = ()
     """What that step should not have held."""
 
+    loss: float | None = None
+    """The last that was logged."""
+
 
 @dataclass(slots=True)
 class Cast:
@@ -170,7 +173,7 @@ class Cast:
         """Steps from the first on, until nothing moves and they are level."""
         warming: WarmingUp | None = None
         first = 1
-        first_step, tokens = 0.0, 0
+        first_step, tokens, loss = 0.0, 0, None
         last: list[float] = []
         while warming is None or not warming.over:
             steps = 1 if warming is None else min(CHUNK, warming.lacking)
@@ -182,6 +185,7 @@ class Cast:
             for each in zip(taken["step_seconds"], taken["counters"], taken["step_tokens"], strict=True):
                 warming.step(*each)
             tokens += taken["real_tokens"]
+            loss = loss if taken["loss"] is None else taken["loss"]
             first += steps
         proof = hand.do("proof", name=arm.name)
         if rows := proof["rows"]:
@@ -203,6 +207,7 @@ class Cast:
                 step_seconds=median(last),
                 trace_seconds=proof["seconds"],
                 unwanted=tuple(proof["unwanted"]),
+                loss=loss,
             )
         self.say(f"{arm.name}: warm after {warming.steps} steps, {warming.seconds:.1f} s")
 

@@ -10,11 +10,13 @@ from typing import Any
 from dynotune.bench.asking.arms import Arm, devices_of
 from dynotune.bench.asking.asked import Asked, Pairing, led_by_who_runs
 from dynotune.bench.asking.schedule import Round
+from dynotune.bench.running.budget import GATE, MEMORY, WARM_UP, spent_by
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, or_failed, play, reason
 from dynotune.bench.running.spans import Spans, enough_steps, shape_of
 from dynotune.bench.running.tally import Tally
+from dynotune.bench.workers import device as machine
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.errors import ConfigError
 from dynotune.results.result import Block, Memory, Tier
@@ -35,8 +37,9 @@ class Measured(Tally):
     """The best product of matrices that was measured here, as a share of the same peak."""
 
     memory: dict[str, Memory] = field(default_factory=dict)
-    held_apart: dict[str, float] = field(default_factory=dict)
-    """By arm, seconds of processes besides those of the blocks."""
+    gated: Mapping[str, float] = field(default_factory=dict)
+    probed: Mapping[str, float] = field(default_factory=dict)
+    """By arm, seconds of processes besides those of the blocks: of the gate, and of the probes of memory."""
 
     lengths: dict[str, Sequence[int]] = field(default_factory=dict)
     same_documents: bool = True
@@ -48,31 +51,59 @@ class Measured(Tally):
 
     def device_seconds(self, arm: Arm) -> float:
         """For which the arm held its devices, times these."""
-        held = self.cast.held.get(arm.name, 0.0) + self.held_apart.get(arm.name, 0.0)
-        return held * devices_of(arm)
+        return sum(of_arms.get(arm.name, 0.0) for of_arms in self._held.values()) * devices_of(arm)
 
     @property
     def spent(self) -> float:
         """GPU seconds of all arms."""
         return sum(self.device_seconds(arm) for arm in self.asked.arms)
 
+    def spent_before(self, what: str, needs: float = 0.0) -> str:
+        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may. needs: as of
+        `spent_by`."""
+        on = {part: gpu_seconds(self.asked, of_arms) for part, of_arms in self._held.items()}
+        return spent_by(self.asked.rules, on, what, needs)
+
+    @property
+    def first_pair_seconds(self) -> float:
+        """GPU seconds that a block of each arm takes about, by how it got warm. A process for each block warms up in it
+        again, and finds compiled what the first one had to compile."""
+        anew = self.cast.held if self.tier is Tier.FRESH else {}
+        block = {
+            name: max(0.0, anew.get(name, 0.0) - warm.compile_seconds) + self.asked.steps_a_block * warm.step_seconds
+            for name, warm in self.cast.warm.items()
+        }
+        return gpu_seconds(self.asked, block)
+
+    @property
+    def _held(self) -> dict[str, Mapping[str, float]]:
+        """By what they were spent on, seconds by arm. Of arms that live: for their warm-up, until rounds begin."""
+        return {GATE: self.gated, MEMORY: self.probed, WARM_UP: self.cast.held}
+
+
+def gpu_seconds(asked: Asked, seconds: Mapping[str, float]) -> float:
+    """seconds: by arm, for which it held its devices."""
+    return sum(seconds.get(arm.name, 0.0) * devices_of(arm) for arm in asked.arms)
+
 
 def measure(
     asked: Asked,
     folder: Path,
     say: Callable[[str], None],
-    spent_before: Mapping[str, float],
+    gated: Mapping[str, float],
     between: Callable[[Measured, int], None] = lambda found, done: None,
 ) -> Measured:
-    """folder: for processes' logs and run folders. spent_before: by arm, seconds of checks that came before. between: gets
+    """folder: for processes' logs and run folders. gated: by arm, seconds of checks that came before. between: gets
     what was seen so far behind each round but the last, with how many were run.
+
+    Where the budget is spent before all arms are warm, none of them has a block, and `unfinished` says why.
 
     Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
     """
     environment = thread_settings()
     gpu = on_gpu(asked.arms[0])
-    memory, failed, unknown, apart = (
-        _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, [], {})
+    memory, failed, unknown, probed = (
+        _memory(asked, folder, environment, say, gated) if gpu and asked.memory else ({}, {}, [], {})
     )
     arms = [arm for arm in asked.arms if arm.name not in failed]
     tier, why = tier_for(arms, gpu) if len(arms) > 1 else (Tier.SWITCH, "")
@@ -83,11 +114,16 @@ def measure(
     cast = Cast(arms, tier, folder, environment, say, shares_of=asked.shares_of)
     found = Measured(
         names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, memory=memory,
-        failed=failed, notes=unknown,
+        failed=failed, notes=unknown, gated=gated, probed=probed,
     )  # fmt: skip
-    found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
     try:
         _warm_up(found, say)
+        if not found.unfinished and len(cast.warm) > 1:
+            found.unfinished = found.spent_before("the first pair", found.first_pair_seconds)
+        if found.unfinished:
+            say(f"this is where it ends: {found.unfinished}")
+            cast.device = cast.device or machine.ask(use_cpu=not gpu)
+            return found
         with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
             _rounds(found, guard, say, between)
             found = noted(found, guard)
@@ -97,10 +133,14 @@ def measure(
 
 
 def _warm_up(found: Measured, say: Callable[[str], None]) -> None:
-    """Every arm. A sweep whose first one fails is held against the first that runs: it asks which value is fastest, and
-    memory that runs out is an answer. Raises `ArmFailedError` where nothing is left to compare with."""
+    """Every arm for which there is budget. A sweep whose first one fails is held against the first that runs: it asks which
+    value is fastest, and memory that runs out is an answer. Raises `ArmFailedError` where nothing is left to compare with.
+    """
     cast, first = found.cast, found.names[0]
     for arm in cast.arms:
+        if why := found.spent_before(f"{arm.name} was warm"):
+            found.unfinished = why
+            return
         what = partial(cast.warm_up, arm.name)
         or_failed(found, cast.fail, arm.name, what, say, first_may=found.asked.kind == "sweep")
     if first in found.failed:
@@ -122,7 +162,11 @@ def _led_anew(found: Measured) -> Sequence[Pairing]:
 
 
 def _memory(
-    asked: Asked, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]
+    asked: Asked,
+    folder: Path,
+    environment: Mapping[str, str],
+    say: Callable[[str], None],
+    gated: Mapping[str, float],
 ) -> tuple[dict[str, Memory], dict[str, str], list[str], dict[str, float]]:
     """By arm the peak memory, why it failed; notes on what is not known; by arm the seconds that it took. A process each,
     which has seen no other arm.
@@ -135,6 +179,11 @@ def _memory(
     unknown: list[str] = []
     seconds: dict[str, float] = {}
     for number, arm in enumerate(asked.arms):
+        on = {GATE: gpu_seconds(asked, gated), MEMORY: gpu_seconds(asked, seconds)}
+        if why := spent_by(asked.rules, on, "it was measured"):
+            left = " and ".join(one.name for one in asked.arms[number:])
+            unknown.append(f"The peak memory of {left} is not known: {why}.")
+            break
         began = time.perf_counter()
         try:
             with Hand(arm, folder, 900 + number, dict(environment)) as hand:

@@ -11,6 +11,7 @@ from dynotune.bench.asking.schedule import (
     Round,
     Rules,
     again,
+    has_room_for_noise,
     is_settled,
     noise_to_come,
     rounds,
@@ -33,6 +34,9 @@ from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.printable import printable
 from dynotune.results.result import OUT_OF_MEMORY, Block
+
+FEWEST = 2
+"""Rounds without which there is no interval. No cap is as low: whoever ends before them is out of budget."""
 
 Say = Callable[[str], None]
 Seen = TypeVar("Seen", bound=Tally)
@@ -74,7 +78,7 @@ def play(
     led_anew: called where the first arm fails; gives the pairings without it. Unset, its failure ends the bench: raises
     `ArmFailedError`.
     """
-    done, settled = 0, set[Pairing]()
+    done, settled, of_noise = 0, set[Pairing](), 0
     for round_ in rounds(names, seed, rules, ladder=ladder) if len(names) > 1 else ():
         left = _left(tally, pairings)
         wanted = {name for one in left if one not in settled for name in (one.arm, one.against)}
@@ -87,14 +91,41 @@ def play(
             pairings, settled = led_anew(), set()
         left = _left(tally, pairings)
         done += not round_.of_noise
+        of_noise += round_.of_noise
         if round_.of_noise:
             continue
         settled |= {one for one in left if is_settled(_width(tally, one), done, rules)}
         more = _seconds_of_more(tally, [one for one in left if one not in settled], done, rules)
-        tally.ended = stop([one in settled for one in left], done, rules, spent=player.spent, seconds_of_more=more)
+        ends = [one in settled for one in left]
+        tally.ended = stop(ends, done, rules, spent=player.spent, seconds_of_more=more)
+        tally.by_budget = bool(tally.ended) and not stop(ends, done, rules)
+        if tally.ended and done < FEWEST:
+            tally.unfinished = f"the budget has no room for a second pair: {tally.ended}"
         if tally.ended or not left:
             break
         between(done)
+    if tally.by_budget and not tally.unfinished:
+        owed = range(of_noise, rules.noise_pairs)
+        _owed_noise(tally, player, owed, rules, say, led_anew)
+
+
+def _owed_noise(
+    tally: Tally,
+    player: Player,
+    owed: Sequence[int],
+    rules: Rules,
+    say: Say,
+    led_anew: Callable[[], Sequence[Pairing]] | None,
+) -> None:
+    """Rounds of noise that a budget left out, behind all others, as long as there is room. owed: their numbers."""
+    for number in owed:
+        lead = tally.names[0]
+        if not has_room_for_noise(player.spent, 2 * tally.seconds_of([lead]), rules):
+            return
+        _round(tally, player, Round(number, (lead, lead), of_noise=True), say, first_may=led_anew is not None)
+        if lead in tally.failed:
+            assert led_anew is not None
+            led_anew()
 
 
 def _left(tally: Tally, pairings: Sequence[Pairing]) -> list[Pairing]:

@@ -24,19 +24,23 @@ ROLES = {"alone": "alone", "last": "added last", "interaction": "interaction", "
 
 PEAK = "peak GiB (reserved)"
 
-TOLD_BENEATH = (ROLES["step"], ROLES["last"], "memory", PEAK)
+REAL = "real tokens/step"
+"""What a sweep of batches, lengths or micro-batches changes beside its speed."""
+
+TOLD_BENEATH = (ROLES["step"], ROLES["last"], "memory", REAL, PEAK)
 """Columns that are told row by row where a narrow terminal has no room for them; `maths` has a line of its own."""
 
 
 def arms(result: Result) -> Grid:
     """A row for each arm: its rates, fill and memory. One that ran out of memory is a row like any other.
 
-    The ratio never gives way: of a sweep it stands nowhere else.
+    The ratio never gives way: of a sweep it stands nowhere else. Real tokens of a step are a sweep's alone: elsewhere
+    they are those of the other arm, or a difference in words tells them.
     """
-    head = ("arm", "tok/s/device", "MFU", "fill", "s/step", PEAK, "against first", "maths")
+    head = ("arm", REAL, "tok/s/device", "MFU", "fill", "s/step", PEAK, "against first", "maths")
     shut = hidden(result)
     rows = tuple(_arm_row(result, arm, shut.get(arm.name), first=i == 0) for i, arm in enumerate(result.arms))
-    return Grid("arms", head, rows[:MOST], spare=(4, 3, 2, 5))
+    return Grid("arms", head, rows[:MOST], spare=(5, 4, 3, 1, 6))
 
 
 def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple[Line, ...]:
@@ -46,12 +50,14 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
         peak = Line(f"{phrases.gib(arm.memory.allocated)}{reserved}")
     parity = None if first else parity_of(result, arm.name)
     word = Line("baseline", Tone.QUIET) if first else Line(maths(parity, short=True), _tone_of_maths(result, arm.name))
+    real = Line(phrases.rate(arm.real_tokens_a_step) if result.kind == "sweep" else "")
     if arm.failed is not None:
-        return (Line(name(arm.name)), Line(arm.failure, Tone.BAD), *(Line(""),) * 3, peak, Line(""), Line(""))
+        return (Line(name(arm.name)), Line(""), Line(arm.failure, Tone.BAD), *(Line(""),) * 3, peak, *(Line(""),) * 2)
     if why is not None:
         not_shown = Line("not comparable", Tone.BAD)
         return (
             Line(name(arm.name)),
+            real,
             not_shown,
             Line(""),
             Line(phrases.share(arm.fill)),
@@ -63,6 +69,7 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
     value = arm.per_second("tokens")
     return (
         Line(name(arm.name)),
+        real,
         Line(phrases.rate(None if value is None else value / result.devices_of(arm))),
         Line(phrases.share(arm.mfu)),
         Line(phrases.share(arm.fill)),

@@ -50,6 +50,8 @@ def _parts(result: Result) -> Iterator[Part]:
     if one.grid.title != "arms":
         yield Table(arms(result))
     yield Table(_more_of_arms(result))
+    if of_losses := _of_losses(result):
+        yield Lines((Line(of_losses, Tone.QUIET),))
     yield from _settings(result)
     yield Heading("Parity")
     yield from _parity(result)
@@ -102,6 +104,20 @@ def _more(arm: Arm, shut: bool, devices: int) -> tuple[Line, ...]:
     )
 
 
+def _of_losses(result: Result) -> str:
+    """What the final losses are of, as a sentence: no reader is to take two of the same weights for two outcomes."""
+    kinds: dict[str, list[str]] = {}
+    for arm in result.arms:
+        if arm.final_loss is not None and arm.final_loss_of:
+            kinds.setdefault(printable(arm.final_loss_of, 120), []).append(name(arm.name))
+    told = "; ".join(text + (f" ({', '.join(arms)})" if len(kinds) > 1 else "") for text, arms in kinds.items())
+    if not told:
+        return ""
+    of_commands = result.kind in ("foreign", "revisions")
+    learns = "" if of_commands else " Which arm learns better is told by parity and held-out losses, and not by these."
+    return f"Final loss: that of {told}.{learns}"
+
+
 def _mean(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
@@ -150,6 +166,12 @@ def _parity(result: Result) -> Iterator[Part]:
             )
             for check in parity.checks[:50]
         ]  # fmt: skip
+    rows += [
+        (Line(name(one.arm)), Line(name(one.against)), Line(""), Line("not gated", Tone.DOUBT), *(Line(""),) * 4,
+         Line(f"stands for it: {printable(one.gated_by, 200)}"))
+        for one in result.comparisons[:MOST]
+        if one.gated_by
+    ]  # fmt: skip
     head = ("arm", "against", "kind", "state", "gate", "quantity", "observed", "bound", "check")
     yield Table(Grid("checks of parity", head, tuple(rows)))
     held = [

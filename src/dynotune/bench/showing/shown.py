@@ -92,9 +92,11 @@ def _conditions(result: Result) -> list[str]:
     said = []
     if result.noise is not None:
         floor = 100 * result.noise.floor
-        said.append(f"noise floor (A/A) ±{floor:.2g} %" if floor < 10 else f"noise floor (A/A) ±{floor:.0f} %")
+        text = f"noise floor (A/A) ±{floor:.2g} %" if floor < 10 else f"noise floor (A/A) ±{floor:.0f} %"
+        caveat = printable(result.noise_caveat, TEXT).removeprefix("noise floor ")
+        said.append(f"{text} {caveat}".strip())
     else:
-        said.append("noise floor not measured")
+        said.append(printable(result.noise_caveat, TEXT) or "noise floor not measured")
     warm = [arm.warm_up for arm in result.arms if arm.warm_up is not None]
     if warm:
         longest = max(warm, key=lambda one: one.steps)
