@@ -91,7 +91,9 @@ class LoraInActivation(Speedup):
             places=tuple(standing),
             left_out=left_out_of(others),
             excepted=excepted_of(others),
-            lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
+            lines=(
+                f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules, added before rounding",
+            ),
             aside=aside,
             # What goes into down [T, I] is not kept: without it that memory, free by then, takes the gradient of gate or up.
             wide_in_backward=1,
