@@ -1,7 +1,7 @@
-"""What was measured of a row, whoever wrote it: the files of `python -m benchmarks.peers`, and three that are older.
+"""What was measured of a row, whoever wrote it: the files of `python -m benchmarks.peers`, and one that is older.
 
-The older ones were written by `python -m benchmarks.beside_trl` and `python -m benchmarks.beside_trl_dpo`, which are gone:
-each names its command and the commit at which it can be run again. A row's newer file takes the older's place.
+The older one was written by `python -m benchmarks.beside_trl_dpo`, which is gone: it names its command and the commit at
+which it can be run again. A row's newer file takes the older's place.
 """
 
 import json
@@ -13,18 +13,8 @@ from typing import Any
 from benchmarks.peers.rows import ROWS, who
 from dynotune.errors import DataError
 
-OLDER: Mapping[str, Mapping[str, str]] = {
-    "h200_beside_trl.json": {name: name for name in ("packed-16k", "2-documents", "16-documents", "sft-mix")},
-    "h200_beside_trl_dpo.json": {"probe": "dpo-32"},
-    "h200_beside_trl_dpo_mix.json": {"preference-mix": "dpo-mix"},
-}
+OLDER: Mapping[str, Mapping[str, str]] = {"h200_beside_trl_dpo_mix.json": {"preference-mix": "dpo-mix"}}
 """By file its works and the rows that they are now."""
-
-OLDER_ARMS = {
-    "dynotune, within 45 GiB": "dynotune, within 45 GiB: `micro_batch_tokens: 6272`",
-    "dynotune, within 45 GiB, again": None,
-}
-"""Names of now; None: a control of the machine's start, which is no arm."""
 
 SAME = ("commit", "hardware", "host", "versions", "flash_attn")
 """What arms must share to be compared."""
@@ -92,12 +82,8 @@ def _older(folder: Path) -> Iterator[Measured]:
             continue
         file = json.loads(path.read_text(encoding="utf-8"))
         for work, row in works.items():
-            arms = {
-                now: arm
-                for was, arm in file["works"][work]["arms"].items()
-                if (now := OLDER_ARMS.get(was, was)) is not None
-            }
-            yield from _together(row, name, {key: file.get(key) for key in ("command", *SAME)}, arms)
+            origin = {key: file.get(key) for key in ("command", *SAME)}
+            yield from _together(row, name, origin, file["works"][work]["arms"])
 
 
 def _together(row: str, source: str, provenance: Mapping[str, Any], arms: Mapping[str, Any]) -> Iterator[Measured]:
