@@ -46,7 +46,8 @@ TINY = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "n
         "num_key_value_heads": 2, "vocab_size": 512, "tie_word_embeddings": False}  # fmt: skip
 ON_GPU: dict[str, dict[str, Any]] = {
     RIGHT: {**PLAIN, "bf16": False},
-    "bfloat16, plain operations": PLAIN,
+    "bfloat16, plain operations": {"speedups": {**PLAIN["speedups"], "packed_execution": "off"}},
+    "bfloat16, packed execution alone": PLAIN,
     "bfloat16, all but lora_in_activation": {"speedups": {"lora_in_activation": "off"}},
     "bfloat16, all": {},
 }
