@@ -77,6 +77,8 @@ def test_labels_that_are_gathered_row_by_row(tmp_path: Path, name: str, line: st
         ("(loss / accum).backward()", "total += loss.detach()", False),
         ("accelerator.backward(loss)", "total += loss.item()", False),
         ("(loss * weight).backward()", "total += weight", False),
+        ("loss = loss / accum\n    accelerator.backward(loss)", "total += loss.item()", False),
+        ("loss = loss + 0.1 * z\n    self.manual_backward(loss)", "seen.append(z)", False),
         ("(loss / accum).backward()", "seen.append(accum)", False),
     ],
 )

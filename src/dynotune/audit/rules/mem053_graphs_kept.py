@@ -26,8 +26,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 def _in_loop(script: Script, loop: Loop, node: ast.For | ast.While | ast.AsyncFor) -> Iterator[Said]:
     inside = list(ast.walk(node))
     backward = {call.on for call in loop.has("backward") if call.on}
-    parts = {name for one in inside for name in _goes_back(one)}
-    held = {one for one in backward | parts if not _let_go(one, loop.text)}
+    backward |= {name for one in inside for name in _goes_back(one)}
+    held = {one for one in backward if not _let_go(one, loop.text)}
     begun = {
         ast.unparse(target)
         for one in inside
