@@ -16,13 +16,17 @@ from dynotune.audit.shapes.template_put_on import template_put_on
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
 
+_STORED = r"(-awq|-gptq(-int[48])?|-bnb-4bit|-unsloth-bnb-4bit)?"
+"""How the same weights are kept."""
+
 FAMILIES: tuple[tuple[str, str, str], ...] = (
-    ("Qwen", r"^qwen-?(1\.5|2|2\.5)-[\d.]+b-(instruct|chat)$", "qwen"),
-    ("Qwen", r"^qwen-?3-[\d.]+b$", "qwen3"),
-    ("Llama 3", r"^(meta-)?llama-3(\.\d)?-\d+b-instruct$", "llama3"),
-    ("Llama 2", r"^llama-2-\d+b-chat(-hf)?$", "llama2"),
-    ("Mistral", r"^mistral-7b-instruct-v0\.\d$", "mistral"),
-    ("Gemma", r"^gemma-(2-|3-)?\d+b-it$", "gemma"),
+    ("Qwen", rf"^(code)?qwen-?(1\.5|2|2\.5)-(coder-|math-)?[\d.]+b-(instruct|chat){_STORED}$", "qwen"),
+    ("Qwen", rf"^qwen-?3-[\d.]+b(-a[\d.]+b)?{_STORED}$", "qwen3"),
+    ("Qwen", r"^qwen-?3-coder-[\d.]+b-a[\d.]+b-instruct$", "qwen3_nothink"),
+    ("Llama 3", rf"^(meta-)?llama-3(\.\d)?-\d+b-instruct{_STORED}$", "llama3"),
+    ("Llama 2", r"^(llama-2-\d+b-chat|codellama-\d+b-instruct)(-hf)?$", "llama2"),
+    ("Mistral", rf"^(mistral-7b|mistral-nemo|mixtral-8x\d+b)-instruct-(v0\.\d|2407){_STORED}$", "mistral"),
+    ("Gemma", rf"^(code)?gemma-(1\.1-|2-|3-)?\d+b-it{_STORED}$", "gemma"),
     ("Phi", r"^phi-3(\.5)?-(mini|medium)(-\d+k)?-instruct$", "phi"),
 )
 """Whose marks of turns a model has learned: name, the last part of a model's name in lower case, LLaMA-Factory's template.

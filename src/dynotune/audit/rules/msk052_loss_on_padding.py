@@ -86,9 +86,8 @@ def _collated(script: Script, project: Project) -> Iterator[Said]:
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or "labels" not in ast.unparse(function):
             continue
-        for node in ast.walk(function):
-            value = _given_to_labels(node)
-            if value is not None and (how := _padded(value)):
+        for value in _values_of_labels(function):
+            if how := _padded(value):
                 yield Finding(
                     f"Labels are padded with `{how}`, as the input is, and nothing makes -100 of it: the loss is taken on"
                     " padding as well.",
@@ -140,9 +139,7 @@ def _prompts_as_padding(script: Script, project: Project) -> Iterator[Said]:
 
 
 def _given_to_labels(node: ast.AST) -> ast.expr | None:
-    if isinstance(node, ast.Assign) and re.fullmatch(
-        r"\w*labels|\w+\[['\"]labels['\"]\]", ast.unparse(node.targets[0])
-    ):
+    if isinstance(node, ast.Assign) and _OF_LABELS.fullmatch(ast.unparse(node.targets[0])):
         return node.value
     if isinstance(node, ast.Dict):
         return next(
@@ -156,10 +153,41 @@ def _given_to_labels(node: ast.AST) -> ast.expr | None:
     return None
 
 
+_HOLDS_ROWS = re.compile(r"(?:torch|np|numpy)\.(?:tensor|LongTensor|as_tensor|stack|cat|array|asarray)")
+
+
+def _values_of_labels(function: ast.FunctionDef) -> Iterator[ast.expr]:
+    """What a function gives to labels: at once, row by row (`labels.append(...)`), or by the name of a list of rows."""
+    nodes = list(ast.walk(function))
+    given = [value for node in nodes if (value := _given_to_labels(node)) is not None]
+    yield from given
+    called = {"labels"}
+    for value in given:
+        made = isinstance(value, ast.Call) and value.args and _HOLDS_ROWS.fullmatch(ast.unparse(value.func))
+        rows = value.args[0] if made and isinstance(value, ast.Call) else value
+        called |= {rows.id} if isinstance(rows, ast.Name) else set()
+    by_name = given_in(function)
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            to, value = node.func.value, node.args[0] if node.args else None
+        elif isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List) and len(node.value.elts) == 1:
+            to, value = node.target, node.value.elts[0]
+        else:
+            continue
+        if value is None or not (ast.unparse(to) in called or _OF_LABELS.fullmatch(ast.unparse(to))):
+            continue
+        once = by_name.get(value.id, ()) if isinstance(value, ast.Name) else ()
+        yield once[0] if len(once) == 1 else value
+
+
+_OF_LABELS = re.compile(r"\w*labels|\w+\[['\"]labels['\"]\]")
+_OF_IDS = re.compile(r"\b\w*(?:ids|tokens)\b")
+
+
 def _padded(value: ast.expr) -> str:
     """What labels of several rows are filled up with, where that is not taken out of the loss; empty: they are not."""
     text = ast.unparse(value)
-    if not _LABELS.search(text):
+    if not _LABELS.search(text) and not (isinstance(value, ast.BinOp) and _OF_IDS.search(text)):
         return ""
     for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
         if ast.unparse(call.func).rpartition(".")[2] == "pad_sequence":

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.job import Job
@@ -143,7 +144,7 @@ _LIMIT = re.compile(
     re.IGNORECASE,
 )
 _ROWS = re.compile(
-    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
+    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|\bseqs?$|sequences$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
     re.IGNORECASE,
 )
 
@@ -164,12 +165,28 @@ def _by_its_sides(node: ast.Assign | ast.AugAssign | ast.Expr, sides: Set[tuple[
     return next((one[0] for one in found if one), "")
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def _given_once(script: Script) -> Mapping[str, str]:
+    """Products that names of the file stand for."""
+    found: dict[str, list[str]] = {}
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            product = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Mult)
+            found.setdefault(node.targets[0].id, []).append(ast.unparse(node.value) if product else "")
+    return {name: texts[0] for name, texts in found.items() if len(texts) == 1 and texts[0]}
+
+
 _BATCH_OF = re.compile(r"\b(?:per_device_train_)?(?:micro_)?(?:batch_size|bsz|bs)\s*=\s*(\d{1,4})\b", re.IGNORECASE)
 
 
-def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = frozenset()) -> str:
+def _rows_times_limit(
+    value: ast.expr, limits: Set[str], batches: Set[str] = frozenset(), counts: Mapping[str, str] = _NONE
+) -> str:
     """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
-    limits, batches: numbers that the file gives as such a length, and as rows of a batch."""
+    limits, batches: numbers that the file gives as such a length, and as rows of a batch. counts: what names are given
+    that are called otherwise (`n = steps * args.batch_size`)."""
     for node in ast.walk(value):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
@@ -184,7 +201,10 @@ def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = fro
             ]
         texts = [ast.unparse(one).strip("\"']") for one in factors]
         cut = limits & set(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
-        if cut and (any(map(_ROWS.search, texts)) or batches & set(texts) - limits):
+        if cut and (
+            any(_ROWS.search(part) for one in texts for part in counts.get(one, one).split(" * "))
+            or batches & set(texts) - limits
+        ):
             return ast.unparse(node)
     return ""
 
@@ -202,6 +222,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     limits = {limit for one in near for limit in _GIVEN.findall(one.source)}
     sides = set(_SIDES.findall(script.source))
     batches = set(_BATCH_OF.findall(script.source))
+    counts = _given_once(script)
     for node in ast.walk(script.tree):
         if isinstance(node, ast.FunctionDef):
             node = _handed_on(node) or node
@@ -209,7 +230,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
-        product = _rows_times_limit(node.value, limits, batches) if shows else ""
+        product = _rows_times_limit(node.value, limits, batches, counts) if shows else ""
         if shows and not (
             product
             and SPEED.search(counted)
@@ -221,7 +242,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         found = (
             whole[0]
             if whole is not None
-            else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
+            else _rows_times_limit(node.value, limits, batches, counts) or _by_its_sides(node, sides)
         )
         if found and (key := recorded_as_speed(node.value, found)):
             target = key

@@ -18,7 +18,7 @@ _STEPS = re.compile(r"\.backward\(|\.step\(|\b\w*(?:train|one)_step\(|(?<![\w.])
 _WARM = re.compile(r"warm(?!up_(?:steps|ratio|num)|up_?iters_lr)|skip|discard|burn|first", re.IGNORECASE)
 _SCHEDULE = re.compile(r"sched|learning_rate|(?<![a-z])lrs?(?![a-z])|ratio", re.IGNORECASE)
 _EPOCHS = re.compile(r"epoch", re.IGNORECASE)
-_ROBUST = r"median|percentile|quantile|trim|\bmin\(|sorted\("
+_ROBUST = r"median|percentile|quantile|trim|sorted\("
 _SPEED = re.compile(
     r"/ ?s(?:ec(?:ond)?)?\b|per[_ ]s(?:ec(?:ond)?)?\b|\w_s\b|throughput|speed|tps|ms ?/|s ?/ ?(?:it|step)|(?:per|a)[_ ]step"
     r"|step[_ ]time|\btoks?\b|\btokens\b|\bimages\b|\bsamples\b|it/s",

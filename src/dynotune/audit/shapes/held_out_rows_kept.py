@@ -137,9 +137,9 @@ def _is_of(name: str, value: ast.expr) -> bool:
 
 def _divided_off(room: _Room, script: Script) -> Iterator[Kept]:
     """`_, val = random_split(rows, [0.9, 0.1])` or `parts = rows.train_test_split(0.1)`, and `rows` is trained on."""
-    evaluated = {room.plain(one) for one in room.evaluated()}
+    evaluated = {text for one in room.evaluated() for text in (room.plain(one), ast.unparse(one))}
     for node in room.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        if not isinstance(node, ast.Assign):
             continue
         whole, parts = _division(node, room.given)
         held = next((one for one in parts if one in evaluated), None)
@@ -157,9 +157,21 @@ def _divided_off(room: _Room, script: Script) -> Iterator[Kept]:
 
 def _division(node: ast.Assign, given: Mapping[str, Sequence[ast.expr]]) -> tuple[str, Sequence[str]]:
     """The name of what is divided, and what the parts that are held out are called."""
-    call, target = node.value, node.targets[0]
+    call, target = _of_the_same_rows(node.value), node.targets[0]
+    one_part: object = None
+    match call:
+        case (
+            ast.Subscript(slice=ast.Constant(value=part))
+            | ast.Call(func=ast.Attribute(attr="pop"), args=[ast.Constant(value=part)])
+        ):
+            one_part = part
+            divided = call.func if isinstance(call, ast.Call) else call
+            assert isinstance(divided, ast.Attribute | ast.Subscript)
+            call = divided.value
     if not isinstance(call, ast.Call) or not _DIVIDES.search(ast.unparse(call.func)):
         return "", ()
+    if one_part is not None and one_part not in _HELD_OUT:
+        return "", ()  # what is trained on, or a number of things
     rows = call.func.value if isinstance(call.func, ast.Attribute) else None
     by_method = isinstance(rows, ast.Name | ast.Call) and call.func is not None and ast.unparse(rows) not in _MODULES
     whole = _of_the_same_rows(rows) if by_method and rows is not None else call.args[0] if call.args else None
@@ -168,7 +180,12 @@ def _division(node: ast.Assign, given: Mapping[str, Sequence[ast.expr]]) -> tupl
     if isinstance(target, ast.Tuple):
         return whole.id, [ast.unparse(one) for one in target.elts[1:]]
     name = ast.unparse(target)
+    if one_part is not None:
+        return (whole.id, [name]) if len(given.get(name, ())) == 1 else ("", ())
     return ("", ()) if name == whole.id else (whole.id, [f"{name}['test']"])
 
+
+_HELD_OUT = frozenset({"test", 1})
+"""By which the smaller part is taken out of a division: `train_test_split(0.1)["test"]`, `random_split(...)[1]`."""
 
 _MODULES = frozenset({"torch.utils.data", "data", "model_selection", "sklearn.model_selection", "utils.data"})
