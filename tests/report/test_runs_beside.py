@@ -134,13 +134,35 @@ def test_a_run_that_has_not_ended_has_no_figures_of_speed_and_its_losses(tmp_pat
 
 def test_what_a_rate_does_not_show_is_said(tmp_path: Path) -> None:
     """A run that was cut off, and shared beginnings, of which real tokens are counted once."""
-    first = run(tmp_path / "a", interrupted={"why": "SIGTERM", "step": 3, "of": 9})
-    above, _ = said(first, run(tmp_path / "b", share_of_tokens_saved=0.25))
-    assert above == [
+    cut = {"why": "SIGTERM", "step": 3, "of": 9}
+    first = run(tmp_path / "a", interrupted=cut, pairs_per_second=4.0)
+    second = run(tmp_path / "b", share_of_tokens_saved=0.25, pairs_per_second=5.0)
+    shares = "tokens that stood once for several sequences count once as real tokens (0.0 % of 1. a, 25.0 % of 2. b)"
+    assert said(first, second)[0] == [
         "note: 1. a ended before its last step, after 3 of 9",
-        "note: tokens that stood once for several sequences count once as real tokens (0.0 % of 1. a, 25.0 % of 2. b):"
-        " compare pairs/s",
+        f"note: {shares}: compare pairs/s",
     ]
+
+
+def test_nothing_is_said_of_tokens_that_no_summary_counts(tmp_path: Path) -> None:
+    """Two equal runs beside one that has not come to an end. Control: another share is told, without the latter."""
+    first = run(tmp_path / "a", share_of_tokens_saved=0.25, pairs_per_second=4.0)
+    second = run(tmp_path / "b")
+    (second / "summary.json").unlink()
+    third = run(tmp_path / "c", share_of_tokens_saved=0.25, pairs_per_second=4.0)
+    assert said(first, second, third)[0] == []
+    [note] = said(first, second, run(tmp_path / "d", pairs_per_second=4.0))[0]
+    assert "(25.0 % of 1. a, 0.0 % of 3. d)" in note
+
+
+@pytest.mark.parametrize(
+    "other", [{"definitions": DEFINITIONS - 1, "pairs_per_second": 4.0}, {}], ids=["defined", "one"]
+)
+def test_nobody_is_sent_to_a_row_that_cannot_be_compared(other: dict[str, Any], tmp_path: Path) -> None:
+    """The row is left out, or has one figure: shares are told, and no advice."""
+    first = run(tmp_path / "a", share_of_tokens_saved=0.25, pairs_per_second=4.0)
+    above, _ = said(first, run(tmp_path / "b", **other))
+    assert above[-1].endswith("(25.0 % of 1. a, 0.0 % of 2. b)")
 
 
 def test_somebody_elses_folder_is_no_trap(tmp_path: Path) -> None:

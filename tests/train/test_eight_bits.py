@@ -22,7 +22,7 @@ from dynotune.speedups.contract import Installation
 from dynotune.speedups.expectation import Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups, switches
-from dynotune.train.eight_bits import _check, behavioural
+from dynotune.train.eight_bits import _check
 from dynotune.train.optimizer import Update, build_optimizer
 from tests.speedups.made_evidence import evidence, kernel
 
@@ -176,14 +176,6 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 
 
 @needs
-def test_a_run_says_that_it_is_behavioural(run_tiny: Any) -> None:
-    said = Console(file=io.StringIO(), width=500)
-    run_tiny(optim="adamw_8bit", max_steps=1, console=said)
-    assert "behavioural: `optim: adamw_8bit`" in said.file.getvalue()  # type: ignore[attr-defined]
-    assert behavioural("adamw_torch") == []
-
-
-@needs
 def test_what_makes_it_another_optimizer_is_no_argument_of_it() -> None:
     for args, said in {"is_paged=True": "is_paged", "amsgrad=True": "AMSGrad", "args=1": "args"}.items():
         with pytest.raises(ConfigError, match=said):
@@ -221,13 +213,16 @@ def test_a_run_proves_it_by_its_updates_and_the_type_of_its_states(run_tiny: Any
     found, due = facts["states_of_8_bits"]
     assert found == due > 0
     assert f"optimizer_update_8bit_blockwise x {found} (update)" in row["evidence"]
-    assert f"optimizer states: 8 bits in {found} of " in said.file.getvalue()  # type: ignore[attr-defined]
+    text: str = said.file.getvalue()  # type: ignore[attr-defined]
+    assert f"behavioural: `optim: adamw_8bit` keeps the states of {found} of " in text
 
 
 @needs
 def test_another_optimizer_has_none_of_it(run_tiny: Any) -> None:
     """The control."""
-    row, facts = engagement(run_tiny(max_steps=3).folder)
+    said = Console(file=io.StringIO(), width=500)
+    row, facts = engagement(run_tiny(max_steps=3, console=said).folder)
+    assert "behavioural:" not in said.file.getvalue()  # type: ignore[attr-defined]
     assert (row["state"], row["expected"], row["asked_by"]) == ("left out", True, "optim: adamw_torch_fused")
     assert "states_of_8_bits" not in facts
 
@@ -253,10 +248,13 @@ def test_what_is_no_8_bits_stops_the_run(
 
 @needs
 def test_where_all_weights_are_small_that_is_said_and_the_run_goes_on(run_tiny: Any) -> None:
+    """Nothing else: weights then move as by float32 states."""
     said = Console(file=io.StringIO(), width=500)
     row, _ = engagement(run_tiny(optim="adamw_8bit", optim_args="min_8bit_size=1e9", max_steps=3, console=said).folder)
     assert row["state"] == "left out"
-    assert "fewer than 1,000,000,000 elements" in said.file.getvalue()  # type: ignore[attr-defined]
+    text: str = said.file.getvalue()  # type: ignore[attr-defined]
+    assert "fewer than 1,000,000,000 elements" in text
+    assert "behavioural:" not in text
 
 
 @needs

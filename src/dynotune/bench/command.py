@@ -281,12 +281,20 @@ def _of_speedups(
     needs = {name: [other for other in _needs(name, standing) if other not in beneath] for name in standing}
     ordered = in_an_order([name for name in standing if name not in beneath], needs)
     every = dict.fromkeys(switches(), "off")
-    plain = first.config.replace(speedups={**first.config.speedups, **every, **dict.fromkeys(beneath, "auto")})
-    changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
+    plain = first.config.replace(
+        speedups={**first.config.speedups, **every, **{name: _word(first.config, name) for name in beneath}}
+    )
+    changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": _word(first.config, name)} for name in ordered}
     if not changes:
         none = "no other speed-up" if beneath else "no speed-up"
         raise ConfigError(f"This configuration takes {none} here: there is nothing to attribute.")
     return Arm(" + ".join(["plain path", *beneath]), plain), changes, needs
+
+
+def _word(config: WholeConfig, name: str) -> str:
+    """With which a speed-up that stands is put in. What would be left out by itself where its slot is empty is there because
+    somebody wants it, and stays so."""
+    return "on" if speedups()[name].worth_beside and config.speedups.get(name) == "on" else "auto"
 
 
 def in_an_order(names: Sequence[str], needs: Needs) -> list[str]:
@@ -302,14 +310,24 @@ def in_an_order(names: Sequence[str], needs: Needs) -> list[str]:
 
 
 def _needs(name: str, standing: Sequence[str]) -> list[str]:
-    """Of those that stand, what one needs, and what that needs, in the order in which they stand."""
-    found, left = set[str](), [*speedups()[name].requires]
+    """Of those that stand, what one needs, and what that needs, in the order in which they stand.
+
+    What is left out by itself where a slot is empty needs the one that stands there: alone it would not be measured, and
+    without that one it would be left out, too, under the other's name.
+    """
+    found, left = set[str](), _next_needs(name, standing)
     while left:
         other = left.pop()
         if other not in found:
             found.add(other)
-            left += speedups()[other].requires
+            left += _next_needs(other, standing)
     return [other for other in standing if other in found]
+
+
+def _next_needs(name: str, standing: Sequence[str]) -> list[str]:
+    one = speedups()[name]
+    beside = [other for other in standing if one.worth_beside and speedups()[other].slot == one.worth_beside]
+    return [*one.requires, *beside]
 
 
 def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[Parity], Mapping[str, float]]:

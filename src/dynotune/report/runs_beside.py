@@ -64,7 +64,8 @@ def runs_beside(runs: Sequence[Path]) -> list[Part]:
     except DataError as error:
         left_out = DEFINED
         said.append(Line(printable(f"{error} Left out of the table: {', '.join(DEFINED)}.", 700), Tone.BAD))
-    said += [Line(f"note: {text}", Tone.DOUBT) for text in _differences(read)]
+    pairs = "pairs/s" not in left_out and sum(bool(run.cells["pairs/s"].text) for run in read) > 1
+    said += [Line(f"note: {text}", Tone.DOUBT) for text in _differences(read, pairs)]
     rows = tuple(
         (Line(what), *(Line(run.cells[what].text or NO_FIGURE) for run in read))
         for what in read[0].cells
@@ -190,8 +191,11 @@ def _machine(environment: Mapping[str, Any]) -> str:
     return printable(str(cpu["model"]), 120) if isinstance(cpu, Mapping) and "model" in cpu else ""
 
 
-def _differences(runs: Sequence[_Run]) -> Iterator[str]:
-    """Between the first run and each other, and of one alone what its figures do not show."""
+def _differences(runs: Sequence[_Run], pairs: bool) -> Iterator[str]:
+    """Between the first run and each other, and of one alone what its figures do not show.
+
+    pairs: whether the table has pairs/s of several runs.
+    """
     first = runs[0]
     for run in runs[1:]:
         for what, text in run.facts.items():
@@ -201,7 +205,9 @@ def _differences(runs: Sequence[_Run]) -> Iterator[str]:
         if isinstance(interrupted := run.summary.get("interrupted"), Mapping):
             where = f"{interrupted.get('step')} of {interrupted.get('of')}"
             yield f"{run.name} ended before its last step, after {printable(where, 60)}"
-    saved = [finite(run.summary.get("share_of_tokens_saved")) or 0.0 for run in runs]
-    if len(set(saved)) > 1:
-        each = ", ".join(f"{percent(share)} of {run.name}" for share, run in zip(saved, runs, strict=True))
-        yield f"tokens that stood once for several sequences count once as real tokens ({each}): compare pairs/s"
+    # A run without a summary saved nobody knows how many; one with a summary that names none saved none.
+    saved = {run.name: finite(run.summary.get("share_of_tokens_saved")) or 0.0 for run in runs if run.summary}
+    if len({*saved.values()}) > 1:
+        each = ", ".join(f"{percent(share)} of {name}" for name, share in saved.items())
+        advice = ": compare pairs/s" if pairs else ""
+        yield f"tokens that stood once for several sequences count once as real tokens ({each}){advice}"

@@ -248,6 +248,9 @@ class Speedup(ABC):
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""
 
+    worth_beside: ClassVar[str | None] = None
+    """The slot without which `worth` may refuse it: an attribution measures it beside the one that stands there."""
+
     shown_by_steps_before: ClassVar[bool] = False
     """Whether the proof lies in the steps before the traced one. Where there were none, *unknown* stops no run."""
 

@@ -31,13 +31,6 @@ def why_not(optim: str) -> str | None:
     )
 
 
-def behavioural(optim: str) -> list[str]:
-    """What is said of it at the start."""
-    if optim not in EIGHT_BIT_OPTIMIZERS:
-        return []
-    return [f"behavioural: `optim: {optim}` keeps its states in 8 bits: weights move otherwise than by float32 states"]
-
-
 def adamw_8bit(
     model: torch.nn.Module, groups: Any, config: OptimizerConfig, more: dict[str, Any]
 ) -> torch.optim.Optimizer:

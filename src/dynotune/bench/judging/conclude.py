@@ -14,7 +14,8 @@ from dynotune.bench.judging.describe import differences, operating_point, sample
 from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
-from dynotune.bench.judging.verdict import judge, why_not_comparable
+from dynotune.bench.judging.unnamed import notes_of_unnamed
+from dynotune.bench.judging.verdict import VOID_STATES, judge, why_not_comparable
 from dynotune.bench.running.disturbed import note_of_length
 from dynotune.bench.running.measure import Measured
 from dynotune.bench.running.tally import Tally
@@ -70,6 +71,7 @@ def conclude(
             *note_of_gates(comparisons, parity),
             *notes_of_totals(comparisons, arms),
             *notes_of_shared(arms),
+            *notes_of_unnamed(asked, _standing(found)),
             *_notes(found),
         ),
         sentence="",
@@ -209,6 +211,13 @@ def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:
         Engaged(name=row["name"], state=row["state"], seen=row["seen"], expected=row["of"], evidence=row["evidence"])
         for row in rows
     ]
+
+
+def _standing(found: Measured) -> dict[str, set[str]]:
+    """By arm that got warm, the speed-ups that stand in it: not what its proof took out again."""
+    proofs = found.cast.proofs
+    void = {arm: {row["name"] for row in rows if row["state"] in VOID_STATES} for arm, rows in proofs.items()}
+    return {arm: {*warm.stood["installed"]} - void.get(arm, set()) for arm, warm in found.cast.warm.items()}
 
 
 def _pays_back(found: Measured, pairing: Pairing) -> float | None:

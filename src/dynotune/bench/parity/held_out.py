@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from dynotune.bench.parity.training import of_length, quiet, trained
 from dynotune.bench.statistics import t_quantile
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import DataError
+from dynotune.plan.summary import ENDLESS
 from dynotune.results.result import Check
 from dynotune.train.start.material import Material
 
@@ -25,6 +27,10 @@ SHARE = 0.1
 
 ROWS = 512
 """Held-out rows that are evaluated, at most."""
+
+AFTERWARDS: dict[str, Any] = {"eval_strategy": "steps", "eval_delay": ENDLESS}
+"""Evaluations are asked for, without which no configuration may name held-out rows, and none is due while it trains: the one
+that counts comes behind the last step."""
 
 
 def why_nothing(*arms: WholeConfig) -> str:
@@ -39,7 +45,7 @@ def held_out(config: WholeConfig, asked: HeldOut, folder: Path, console: Console
     split = None if config.eval_dataset_name or config.test_split_size else SHARE
     settings = quiet(
         config, folder / "run", seed=asked.seed, max_steps=1, test_split_size=split or config.test_split_size,
-        eval_dataset_name=config.eval_dataset_name,
+        eval_dataset_name=config.eval_dataset_name, **AFTERWARDS,
     )  # fmt: skip
     share, steps = asked.share, asked.steps
 

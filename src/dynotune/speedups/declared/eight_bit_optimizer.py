@@ -51,7 +51,11 @@ class EightBitOptimizer(Speedup):
                 " states stay in float32",
                 no_place=True,
             )
-        said = f"optimizer states: 8 bits in {found} of {of} weights, float32 in embeddings and small ones"
+        # Only now that they are counted: where none has 8 bits, weights move as by float32 states.
+        said = (
+            f"behavioural: `optim: {site.context.config.optim}` keeps the states of {found} of {of} weights in 8 bits: these"
+            " move otherwise than by float32 states, which embeddings and small ones have"
+        )
         return Installation(lambda: None, lines=(said,), detail=(found, of))
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:

@@ -21,6 +21,7 @@ class SharedPrompt(Speedup):
     scope = Scope.PLAN
     order = Order.LAYOUT
     requires = ("packed_execution",)
+    worth_beside = "attention"
 
     def applicable(self, context: Context) -> No | None:
         from dynotune.config.keys.preference import PreferenceConfig
@@ -33,7 +34,7 @@ class SharedPrompt(Speedup):
         """On a GPU, not by the reference attention, which writes scores out where keys are more than queries: 0.73 s a step
         of eight pairs on an H200, where whole sides took 0.43. On a CPU the tokens that are saved count for more, 1.2 to 1.5
         times as fast by it."""
-        if not context.on_gpu or "attention" in slots:
+        if not context.on_gpu or self.worth_beside in slots:
             return None
         return No(
             "no attention kernel takes it here, and by the exact attention it costs more than it saves. Each side of a pair"

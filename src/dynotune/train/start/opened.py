@@ -104,8 +104,6 @@ def opened(
         hub = HubPusher(config, folder.path, say=say) if config.push_to_hub and ranks.is_first else None
         if (lacking := eight_bits.why_not(config.optim)) is not None:
             raise ConfigError(lacking)
-        for sentence in eight_bits.behavioural(config.optim):
-            say(sentence)
         report_to = config.report_to if ranks.is_first else "none"
         trackers = Trackers(report_to, config.project, name, folder.path, config.public_dict(), say=say)
         if (tokenizer := given.tokenizer) is None:
