@@ -145,6 +145,9 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     attributes = options.attribute or options.attribute_only is not None
     walks = options.ladder or attributes
     _refuse_halves_and_bases(options, walks)
+    if options.steps is not None and options.steps < 1:
+        raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
+    _rules(options, fresh=False)  # refused is refused in every tier, before a process looks for speed-ups
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
         raise ConfigError(
             "Give one of `--vs`, `--sweep`, `--attribute_only` and `--ladder`: each is a bench of its own."
@@ -181,8 +184,6 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         )
     if arms[0].config.method is not arms[-1].config.method:
         raise ConfigError("SFT and DPO cannot be compared: an arm of each has other examples and another objective.")
-    if options.steps is not None and options.steps < 1:
-        raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
     tier = TIERS[options.tier] if options.tier else None
     fresh = (tier or tier_for(arms, on_gpu(arms[0]))[0]) is Tier.FRESH
     return Asked(

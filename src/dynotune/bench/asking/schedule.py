@@ -55,14 +55,14 @@ class Rules:
             raise ConfigError(
                 f"A bench of {self.pairs} to {self.most_pairs} pairs cannot be: give at least 2, and no more than the cap."
             )
-        if self.resolution <= 0:
-            raise ConfigError(
-                f"A resolution of {self.resolution} is never reached: give a share above 0, such as 0.005."
-            )
+        if not 0 < self.resolution < math.inf:
+            raise ConfigError(f"A resolution of {self.resolution} is none: give a share above 0, such as 0.005.")
         if self.noise_pairs < 0:
             raise ConfigError("The number of pairs of A against A cannot be below 0.")
-        if self.budget_seconds is not None and self.budget_seconds <= 0:
-            raise ConfigError("A budget of no seconds measures nothing: give GPU seconds above 0.")
+        if self.budget_seconds is not None and not 0 < self.budget_seconds < math.inf:
+            raise ConfigError(
+                f"A budget of {self.budget_seconds:g} seconds is none: give GPU seconds above 0, or leave `--budget` out."
+            )
 
 
 @dataclass(frozen=True, slots=True)

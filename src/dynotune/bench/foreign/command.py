@@ -65,10 +65,10 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         raise ConfigError("one command is nothing to compare: `dynotune bench -- python a.py :: python b.py`.")
     if options.steps is not None and options.steps < 1:
         raise ConfigError(f"{options.steps} steps of a command measure nothing: give `--steps` 1 or more.")
-    pairs = options.pairs or PAIRS
+    pairs = PAIRS if options.pairs is None else options.pairs
     rules = Rules(
         pairs=pairs,
-        most_pairs=options.most_pairs or max(pairs, PAIRS),
+        most_pairs=max(pairs, PAIRS) if options.most_pairs is None else options.most_pairs,
         resolution=options.resolution,
         budget_seconds=options.budget,
     )
