@@ -11,7 +11,7 @@ from dynotune.bench.judging import expect
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
 from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
-from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
+from dynotune.bench.judging.gated import gates_for, note_of_gates, note_of_lead, worst
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.bench.judging.verdict import judge, why_not_comparable
@@ -68,6 +68,7 @@ def conclude(
         notes=(
             *notes,
             *note_of_gates(comparisons, parity),
+            *note_of_lead(comparisons, parity, found.failed),
             *notes_of_totals(comparisons, arms),
             *notes_of_shared(arms),
             *_notes(found),
