@@ -82,6 +82,17 @@ def test_numbers_that_measure_nothing_are_refused_before_a_command_runs(
         bench(Options(["a", "::", "b"], budget=1e9, pairs=2, most_pairs=2), Console())
 
 
+@pytest.mark.parametrize(("type_", "unit"), [("cpu", "seconds"), ("cuda", "GPU seconds")])
+def test_a_budget_of_commands_is_of_what_their_machine_has(
+    type_: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command.device, "ask", lambda: {"type": type_})
+    monkeypatch.setattr(command, "measure", lambda asked, *_: pytest.fail(f"in {asked.rules.unit}."))
+    with pytest.raises(pytest.fail.Exception, match=f"^in {unit}\\."):
+        bench(Options(["a", "::", "b"], budget=10.0), Console())
+
+
 @pytest.mark.long
 def test_commands_from_words_to_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ import pytest
 from dynotune.bench import command
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Asked, Pairing, sweep, two
-from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.asking.schedule import Rules, stop, unit_of
 from dynotune.bench.foreign import measure as foreign
 from dynotune.bench.foreign.conclude import conclude as of_commands
 from dynotune.bench.foreign.protocol import Told
@@ -389,3 +389,19 @@ def test_what_spent_it_is_named_in_order() -> None:
         "the budget of 10 GPU seconds was spent by one (4.0 s) and three (12 s) before it"
     )
     assert spent_by(Rules(), {"one": 1e9}, "it") == ""
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_budget_is_of_gpu_seconds_where_there_is_a_gpu(gpu: bool, tmp_path: Path) -> None:
+    """Wherever it is said that it is spent. Commands ask their machine, configurations say what they run on."""
+    config, unit = SFTConfig(model_name_or_path="m", dataset_name="d.jsonl", use_cpu=True), unit_of(gpu)
+    options = command.Options(config, "a", budget=10.0)
+    rules = command._rules(options, gpu)
+    for said in (
+        spent_by(rules, {"one": 12.0}, "it"),
+        spent_by(rules, {"one": 6.0}, "it", needs=9.0),
+        stop([False], 6, rules, spent=9.0, seconds_of_more=9.0),
+    ):
+        assert f"10 {unit} " in said
+        assert ("GPU" in said) is gpu
+    assert command._asked(replace(options, changes=["seed=3"]), tmp_path, tmp_path, print).rules.unit == "seconds"

@@ -33,6 +33,11 @@ TIMES = 2
 """How often a block is measured before what voids it is a finding."""
 
 
+def unit_of(gpu: bool) -> str:
+    """What seconds of a budget are called. gpu: they are of one."""
+    return "GPU seconds" if gpu else "seconds"
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Of one bench. Raises `ConfigError` for what cannot be scheduled."""
@@ -49,6 +54,9 @@ class Rules:
 
     budget_seconds: float | None = None
     """Of devices: wall seconds times devices."""
+
+    unit: str = unit_of(gpu=True)
+    """What these are called."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.pairs <= self.most_pairs:
@@ -148,7 +156,7 @@ def stop(
     if rules.budget_seconds is not None and spent + seconds_of_more > rules.budget_seconds:
         rest = "another pair" if more == 1 else "two more pairs"
         return (
-            f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pair{'s' * (done != 1)}, "
+            f"{spent:.0f} of {rules.budget_seconds:.0f} {rules.unit} are spent after {done} pair{'s' * (done != 1)}, "
             f"and {rest} would need about {seconds_of_more:.0f}"
         )
     return ""
