@@ -147,7 +147,7 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     _refuse_halves_and_bases(options, walks)
     if options.steps is not None and options.steps < 1:
         raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
-    _rules(options, on_gpu(first))  # refused is refused in every tier, before a process looks for speed-ups
+    _rules(options, fresh=False)  # refused is refused in every tier, before a process looks for speed-ups
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
         raise ConfigError(
             "Give one of `--vs`, `--sweep`, `--attribute_only` and `--ladder`: each is a bench of its own."
@@ -191,7 +191,7 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         kind=kind,
         arms=arms,
         pairings=pairings,
-        rules=_rules(options, gpu, fresh),
+        rules=_rules(options, fresh, gpu),
         steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else STEPS_A_BLOCK),
         seed=options.seed,
         out=out,
@@ -220,9 +220,9 @@ def _refuse_halves_and_bases(options: Options, walks: bool) -> None:
         )
 
 
-def _rules(options: Options, gpu: bool, fresh: bool = False) -> Rules:
-    """Of what was typed. gpu: arms run on one. fresh: every block has a process of its own, whose start costs more than its
-    steps."""
+def _rules(options: Options, fresh: bool, gpu: bool = True) -> Rules:
+    """Of what was typed. fresh: every block has a process of its own, whose start costs more than its steps. gpu: arms run
+    on one."""
     few = 6
     pairs = min(few, options.most_pairs or few) if options.pairs is None else options.pairs
     most = max(pairs, few if options.quick or fresh else 16) if options.most_pairs is None else options.most_pairs

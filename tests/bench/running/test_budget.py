@@ -396,7 +396,7 @@ def test_a_budget_is_of_gpu_seconds_where_there_is_a_gpu(gpu: bool, tmp_path: Pa
     """Wherever it is said that it is spent. Commands ask their machine, configurations say what they run on."""
     config, unit = SFTConfig(model_name_or_path="m", dataset_name="d.jsonl", use_cpu=True), unit_of(gpu)
     options = command.Options(config, "a", budget=10.0)
-    rules = command._rules(options, gpu)
+    rules = command._rules(options, fresh=False, gpu=gpu)
     for said in (
         spent_by(rules, {"one": 12.0}, "it"),
         spent_by(rules, {"one": 6.0}, "it", needs=9.0),
