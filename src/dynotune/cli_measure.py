@@ -20,7 +20,7 @@ from dynotune.results.result import Result
 
 NOT_MET = 3
 """Exit code where an expectation of `--expect` is not met, or could not be judged, and where no arm is left to compare or
-the budget was spent before two pairs: what was asked has no answer."""
+the budget was spent before two pairs count: what was asked has no answer."""
 
 _COMPARE = Group("What is compared", sort_key=0)
 _HOW = Group("How it is measured", sort_key=1)
@@ -123,7 +123,7 @@ def measure(
             "budget",
             "GPU seconds, behind which nothing further begins: no gate, probe of memory, warm-up or pair. What has begun is"
             " ended, and pairs of an arm against itself that are owed may take 5 % more."
-            " Exit code 3 where they are spent before two pairs.",
+            " Exit code 3 where they are spent before two pairs count.",
         ),
     ] = None,
     bench_seed: Annotated[int, _flag("bench_seed", "Of the order of arms.")] = 0,

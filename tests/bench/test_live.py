@@ -2,6 +2,7 @@
 but its result; what did not engage, or makes other updates, is named and has no speed."""
 
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -280,12 +281,20 @@ def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, 
         ({"attribute_only": "last", "attribute": True}, "leave one of them out"),
         ({"ladder": True, "on_top_of": []}, "names no speed-up"),
         ({"ladder": True, "on_top_of": ["nothing"]}, "there is no speed-up `nothing`"),
+        (
+            {"ladder": True, "on_top_of": ["eight_bit_optimizer"]},
+            "`--on_top_of eight_bit_optimizer`: it is no switch, since .* it follows `optim: adamw_torch_fused`",
+        ),
         ({"ladder": True, "on_top_of": ["prefetch"], "changes": ["seed=3"]}, "without `--set`"),
         ({"on_top_of": ["prefetch"], "changes": ["seed=3"]}, "it goes with `--ladder`"),
         ({"changes": ["seed=3"], "expect": "speed"}, "does not understand"),
         ({"changes": ["seed=3"], "pairs": 1}, "at least 2"),
         ({"changes": ["seed=3"], "pairs": 0}, "at least 2"),
         ({"changes": ["seed=3"], "steps": 0}, "measures nothing"),
+        ({"changes": ["seed=3"], "budget": math.nan}, "A budget of nan"),
+        ({"ladder": True, "budget": math.inf}, "A budget of inf"),
+        ({"ladder": True, "resolution": math.nan}, "A resolution of nan"),
+        ({"ladder": True, "steps": 0}, "measures nothing"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_runs(

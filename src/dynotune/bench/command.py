@@ -17,7 +17,7 @@ from dynotune.bench.asking import asked as asking
 from dynotune.bench.asking.arms import Arm, devices_of, in_words
 from dynotune.bench.asking.asked import Asked, Change, Half, Needs
 from dynotune.bench.asking.how import How
-from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules
+from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules, unit_of
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
@@ -145,6 +145,9 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     attributes = options.attribute or options.attribute_only is not None
     walks = options.ladder or attributes
     _refuse_halves_and_bases(options, walks)
+    if options.steps is not None and options.steps < 1:
+        raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
+    _rules(options, fresh=False)  # refused is refused in every tier, before a process looks for speed-ups
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
         raise ConfigError(
             "Give one of `--vs`, `--sweep`, `--attribute_only` and `--ladder`: each is a bench of its own."
@@ -181,15 +184,14 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         )
     if arms[0].config.method is not arms[-1].config.method:
         raise ConfigError("SFT and DPO cannot be compared: an arm of each has other examples and another objective.")
-    if options.steps is not None and options.steps < 1:
-        raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
     tier = TIERS[options.tier] if options.tier else None
-    fresh = (tier or tier_for(arms, on_gpu(arms[0]))[0]) is Tier.FRESH
+    gpu = on_gpu(arms[0])
+    fresh = (tier or tier_for(arms, gpu)[0]) is Tier.FRESH
     return Asked(
         kind=kind,
         arms=arms,
         pairings=pairings,
-        rules=_rules(options, fresh),
+        rules=_rules(options, fresh, gpu),
         steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else STEPS_A_BLOCK),
         seed=options.seed,
         out=out,
@@ -218,12 +220,15 @@ def _refuse_halves_and_bases(options: Options, walks: bool) -> None:
         )
 
 
-def _rules(options: Options, fresh: bool) -> Rules:
-    """Of what was typed. fresh: every block has a process of its own, whose start costs more than its steps."""
+def _rules(options: Options, fresh: bool, gpu: bool = True) -> Rules:
+    """Of what was typed. fresh: every block has a process of its own, whose start costs more than its steps. gpu: arms run
+    on one."""
     few = 6
     pairs = min(few, options.most_pairs or few) if options.pairs is None else options.pairs
     most = max(pairs, few if options.quick or fresh else 16) if options.most_pairs is None else options.most_pairs
-    return Rules(pairs=pairs, most_pairs=most, resolution=options.resolution, budget_seconds=options.budget)
+    return Rules(
+        pairs=pairs, most_pairs=most, resolution=options.resolution, budget_seconds=options.budget, unit=unit_of(gpu)
+    )
 
 
 def changes_of(config: WholeConfig, words: Sequence[str]) -> dict[str, Any]:
@@ -270,6 +275,8 @@ def _of_speedups(
     for name in beneath:
         if name not in speedups():
             raise ConfigError(f"`--on_top_of`: there is no speed-up `{name}`.{did_you_mean(name, speedups())}")
+        if why := speedups()[name].why_no_switch(first.config):
+            raise ConfigError(f"`--on_top_of {name}`: {why}, as every arm does. Leave it out.")
     say("finding the speed-ups that this configuration takes")
     with Hand(first, work, 999, thread_settings()) as hand:
         standing = [name for name in hand.stand(first)["installed"] if name in switches()]

@@ -82,7 +82,7 @@ def kind_in_words(result: Result, arm: str, against: str | None = None) -> str:
         return f"{kind}: held-out loss {printable(seen.removeprefix(f'{kind}: '), LONGEST)}"
     if kind == "numeric" and (not parity.why_not_checked or parity.state == "not checked"):
         return kind
-    because = f", because {printable(parity.why_not_checked, LONGEST)}" if parity.why_not_checked else ""
+    because = f", because {printable(parity.why_not_checked.rstrip('.'), LONGEST)}" if parity.why_not_checked else ""
     return f"{kind}: held-out loss not measured{because}; `--parity full` measures it"
 
 

@@ -270,6 +270,13 @@ class Speedup(ABC):
         none does. `speedups:` wins over it."""
         return None
 
+    def why_no_switch(self, config: "WholeConfig") -> str:
+        """As the end of a sentence, with the key that it follows as written; empty where it is a switch."""
+        if not self.follows:
+            return ""
+        written = (self.asked(config) or ("", self.follows))[1]
+        return f"it is no switch, since it changes what is learned: it follows `{written}`"
+
     def rank(self, context: Context) -> int:
         """Place among those of its slot, lowest first: by measurement, which the declaration names."""
         return 0

@@ -1,5 +1,6 @@
 """Promise: no arm is favoured by its place, its neighbour or drift; a bench ends for precision or cost, not for a winner."""
 
+import math
 from collections import Counter
 from itertools import islice, pairwise
 
@@ -148,8 +149,13 @@ def test_void_blocks_run_once_more_turned_round() -> None:
         ({"pairs": 1}, "at least 2"),
         ({"pairs": 20}, "no more than the cap"),
         ({"resolution": 0.0}, "above 0"),
+        ({"resolution": math.nan}, "A resolution of nan is none"),
+        ({"resolution": math.inf}, "A resolution of inf is none"),
         ({"noise_pairs": -1}, "below 0"),
         ({"budget_seconds": 0.0}, "GPU seconds above 0"),
+        ({"budget_seconds": -1.0}, "A budget of -1 seconds is none"),
+        ({"budget_seconds": math.nan}, "A budget of nan seconds is none"),
+        ({"budget_seconds": math.inf}, "or leave `--budget` out"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused(keys: dict[str, float], says: str) -> None:

@@ -1,12 +1,15 @@
 """Promise: on the command line, commands and configurations do not mix, and an error names both."""
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from dynotune.bench.foreign import command
 from dynotune.bench.foreign.command import Options, bench
 from dynotune.cli import run
 from dynotune.cli_commands import behind_the_dashes, require_only_commands
@@ -53,6 +56,41 @@ def test_words_of_a_command_are_needed() -> None:
 def test_one_command_is_nothing_to_compare() -> None:
     with pytest.raises(ConfigError, match="one command is nothing to compare"):
         bench(Options(["a"]), Console())
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"budget": math.nan}, "A budget of nan seconds is none"),
+        ({"budget": math.inf}, "A budget of inf seconds is none"),
+        ({"resolution": math.nan}, "A resolution of nan is none"),
+        ({"pairs": 0}, "A bench of 0 to 6 pairs cannot be"),
+        ({"most_pairs": 0}, "A bench of 6 to 0 pairs cannot be"),
+        ({"seed": -1}, "`--bench_seed -1` is no seed"),
+    ],
+    ids=str,
+)
+def test_numbers_that_measure_nothing_are_refused_before_a_command_runs(
+    how: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: with others it comes to the commands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command.device, "ask", lambda: pytest.fail("it began"))
+    with pytest.raises(ConfigError, match=said):
+        bench(Options(["a", "::", "b"], **how), Console())
+    with pytest.raises(pytest.fail.Exception, match="it began"):
+        bench(Options(["a", "::", "b"], budget=1e9, pairs=2, most_pairs=2), Console())
+
+
+@pytest.mark.parametrize(("type_", "unit"), [("cpu", "seconds"), ("cuda", "GPU seconds")])
+def test_a_budget_of_commands_is_of_what_their_machine_has(
+    type_: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command.device, "ask", lambda: {"type": type_})
+    monkeypatch.setattr(command, "measure", lambda asked, *_: pytest.fail(f"in {asked.rules.unit}."))
+    with pytest.raises(pytest.fail.Exception, match=f"^in {unit}\\."):
+        bench(Options(["a", "::", "b"], budget=10.0), Console())
 
 
 @pytest.mark.long

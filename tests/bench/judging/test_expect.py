@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynotune.bench.judging.expect import QUANTITIES, Target, judge, parse
+from dynotune.cli_measure import NOT_MET, exit_code
 from dynotune.errors import ConfigError
 from dynotune.results.result import Expectation, Interval, Result
 from tests.bench import made
@@ -90,6 +91,22 @@ def test_what_is_not_comparable_or_suspect_meets_nothing() -> None:
         assert (found.observed, found.met) == ("not comparable: label tokens: 812 against 790", None)
         assert one(text, made.suspect()).met is None
     assert one("speed>=1.01", made.suspect()).observed.startswith("SUSPECT: ")
+
+
+@pytest.mark.parametrize("caveat", ["no noise floor: the budget ended the bench first", ""])
+def test_without_a_noise_floor_no_speed_is_reached_or_missed(caveat: str) -> None:
+    """Nobody knows what noise leaves of it, and the exit code is that of what is not met. Controls: with a floor it is
+    reached; memory and fill are no matter of noise in time."""
+    bare = made.ab(noise=None, noise_caveat=caveat)
+    for text in ("speed>=1.05", "speed<=1.01"):
+        found = one(text, bare)
+        assert (found.observed, found.met) == (f"1.07x [1.06, 1.08], {caveat or 'no noise floor'}", None)
+        assert exit_code(bare.model_copy(update={"expectations": (found,)})) == NOT_MET
+    reached = one("speed>=1.05", made.ab())
+    assert reached.met
+    assert exit_code(made.ab(expectations=(reached,))) == 0
+    assert one("peak<=0.81", bare).met
+    assert one("fill>=0.9", bare).met
 
 
 def test_of_several_arms_one_is_named_or_the_whole_is_meant() -> None:

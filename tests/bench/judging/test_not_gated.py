@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dynotune.bench.asking.asked import Pairing
-from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
+from dynotune.bench.judging.gated import gates_for, note_of_gates, note_of_lead, worst
 from dynotune.bench.showing.markdown import markdown
 from dynotune.bench.showing.page import bench_page
 from dynotune.bench.showing.terminal import screen
@@ -82,6 +82,52 @@ def test_it_is_told_by_name_and_on_the_page() -> None:
     assert note_of_gates(comparisons, gated) == []
     assert note_of_gates(made.ab().comparisons, made.ab().parity) == []
     assert "not gated" not in bench_page(made.attribute())
+
+
+@pytest.mark.parametrize(
+    ("states", "end"),
+    [
+        ({}, "and of all together."),
+        ({"fused": "not checked"}, "and of all together; not checked was that of fused."),
+        (dict.fromkeys(("all", *CHANGES), "not checked"), "and of all together; none of that was checked."),
+    ],
+    ids=["all", "but one", "none"],
+)
+def test_what_a_spent_budget_left_unchecked_is_not_said_to_have_been(states: dict[str, str], end: str) -> None:
+    """Control: a rung of a ladder in the same bench is not what the sentence is of."""
+    every = [
+        made.compared(one.arm, one.against, one.label, one.role, 1.1, gated_by="a" if one.role == "last" else "")
+        for one in EVERY
+    ]
+    rung = Parity(arm="+ flash", against="fused", kind="exact", state="not checked")
+    [note] = note_of_gates(every, [*gates(**states), rung])
+    assert note.endswith(end)
+
+
+def test_where_another_arm_leads_a_sweep_the_gate_was_of_the_one_that_failed() -> None:
+    """Controls: where the first arm ran there is nothing to tell, nor where no two of the others did."""
+    names = [f"rows={n}" for n in (64, 16, 4, 1)]
+    pairings = [Pairing(name, names[1], name, "whole") for name in (names[2], names[3], names[0])]
+    gated = [
+        Parity(arm=name, against=names[0], kind="exact", state="not checked" if name == names[3] else "same")
+        for name in names[1:]
+    ]
+
+    def compared(pairings: Any) -> list[Any]:
+        found = []
+        for one in pairings:
+            by = ", ".join(gate.arm for gate in gates_for(gated, one, pairings)[1])
+            found.append(made.compared(one.arm, one.against, one.label, one.role, 1.1, gated_by=by))
+        return found
+
+    assert note_of_lead(compared(pairings), gated, {names[0]: "out of memory"}) == [
+        "Not gated against each other: rows=16, rows=4, rows=1. What each does to updates was asked beside rows=64,"
+        " which could not be measured; not checked was that of rows=1."
+    ]
+    assert note_of_lead(compared(pairings), gated, dict.fromkeys((names[0], *names[2:]))) == []
+    first = [Pairing(name, names[0], name, "whole") for name in names[1:]]
+    assert note_of_lead(compared(first), gated, ()) == []
+    assert note_of_lead(compared(first), gated, {names[1]: "out of memory"}) == []
 
 
 def test_of_many_the_first_are_named() -> None:

@@ -228,6 +228,7 @@ def test_a_numeric_speed_up_is_told_with_its_held_out_loss_under_its_own_word(
     assert (bare.state, bare.held_out, bare.checks) == ("within precision", {}, ())
     because = "because no rows are held out (`test_split_size`, `eval_dataset_name`); `--parity full` measures it"
     assert said(bare) == f"numeric: held-out loss not measured, {because}"
+    assert said(bare.model_copy(update={"why_not_checked": f"{bare.why_not_checked}."})) == said(bare)
     assert said(bare.model_copy(update={"why_not_checked": ""})) == "numeric"
     apart = Check(gate="P3", quantity="mean gap of the loss", observed=1.0, bound=0.1, ok=False)
     monkeypatch.setattr(_Gate, "_courses", lambda gate: gate.checks.append(apart))

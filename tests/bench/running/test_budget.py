@@ -11,9 +11,10 @@ import pytest
 from dynotune.bench import command
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Asked, Pairing, sweep, two
-from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.asking.schedule import Rules, stop, unit_of
 from dynotune.bench.foreign import measure as foreign
 from dynotune.bench.foreign.conclude import conclude as of_commands
+from dynotune.bench.foreign.protocol import Told
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.between import Outcome, gate, said_beside
@@ -277,6 +278,47 @@ def test_commands_are_asked_too(tmp_path: Path) -> None:
     assert benched(None).unfinished == ""
 
 
+@pytest.mark.parametrize(("budget", "devices", "ends"), [(60.0, 2, True), (60.0, 1, False), (100.0, 2, False)])
+def test_a_first_pair_of_commands_that_cannot_fit_does_not_begin(
+    budget: float, devices: int, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each took ten seconds on its devices before. Controls: on half of these, and with room for it, it begins."""
+
+    def run(self: foreign.Player, name: str, first: bool = False) -> Any:
+        self.found.held[name] = self.found.held.get(name, 0.0) + 10.0
+        self.found.devices_of[name] = devices
+        return Told(tokens=1000, seconds=5.0, devices=devices), 10.0, (0.0, 1.0), set()
+
+    monkeypatch.setattr(foreign.Player, "run", run)
+    monkeypatch.setattr(foreign, "Guard", Blind)
+    asked = commands.asked_of(commands.arm("a"), commands.arm("b"))
+    asked = replace(asked, rules=replace(asked.rules, budget_seconds=budget))
+    found = foreign.measure(asked, commands.DEVICE, tmp_path, lambda _: None)
+    why = "the budget of 60 GPU seconds has no room for the first pair, which would need about 40: 40 were spent by"
+    assert found.unfinished.startswith(why) is ends
+    assert bool(found.blocks) is not ends
+
+
+def test_rounds_that_do_not_count_are_no_pairs() -> None:
+    """A block of the first round is void each time: of two rounds one pair counts, and nothing is compared. Controls: where
+    the second block counts there are two pairs; where no budget ended it, the rounds were all that was asked for."""
+
+    def ended(voids: int, **rules: Any) -> Any:
+        player = Player({"a": 100.0, "b": 125.0})
+        player.noisy, player.recompiles = True, [1, 0, 1][: 2 * voids - 1]
+        return played(player, Rules(**{"pairs": 2, "most_pairs": 6, "noise_pairs": 0, "budget_seconds": 60, **rules}))
+
+    short = ended(2)
+    assert len(short.log_ratios("b", "a")) == 1
+    assert short.unfinished.startswith(
+        "of 2 pairs 1 counts (1 recompilation in a block of a), and the budget has no room for more: "
+    )
+    assert "after 2 pairs, and two more pairs would need" in short.unfinished
+    assert ended(1).unfinished == ""
+    assert ended(1).by_budget
+    assert ended(2, most_pairs=2, budget_seconds=None).unfinished == ""
+
+
 def test_no_gate_in_ci_lets_it_pass() -> None:
     """Control: of two that came to their end it judges the speed."""
     short = made.ab(unfinished="the budget of 9 GPU seconds was spent by warm-up (9.0 s) before the first pair")
@@ -347,3 +389,19 @@ def test_what_spent_it_is_named_in_order() -> None:
         "the budget of 10 GPU seconds was spent by one (4.0 s) and three (12 s) before it"
     )
     assert spent_by(Rules(), {"one": 1e9}, "it") == ""
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_budget_is_of_gpu_seconds_where_there_is_a_gpu(gpu: bool, tmp_path: Path) -> None:
+    """Wherever it is said that it is spent. Commands ask their machine, configurations say what they run on."""
+    config, unit = SFTConfig(model_name_or_path="m", dataset_name="d.jsonl", use_cpu=True), unit_of(gpu)
+    options = command.Options(config, "a", budget=10.0)
+    rules = command._rules(options, fresh=False, gpu=gpu)
+    for said in (
+        spent_by(rules, {"one": 12.0}, "it"),
+        spent_by(rules, {"one": 6.0}, "it", needs=9.0),
+        stop([False], 6, rules, spent=9.0, seconds_of_more=9.0),
+    ):
+        assert f"10 {unit} " in said
+        assert ("GPU" in said) is gpu
+    assert command._asked(replace(options, changes=["seed=3"]), tmp_path, tmp_path, print).rules.unit == "seconds"

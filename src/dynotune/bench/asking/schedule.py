@@ -33,6 +33,11 @@ TIMES = 2
 """How often a block is measured before what voids it is a finding."""
 
 
+def unit_of(gpu: bool) -> str:
+    """What seconds of a budget are called. gpu: they are of one."""
+    return "GPU seconds" if gpu else "seconds"
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Of one bench. Raises `ConfigError` for what cannot be scheduled."""
@@ -50,19 +55,22 @@ class Rules:
     budget_seconds: float | None = None
     """Of devices: wall seconds times devices."""
 
+    unit: str = unit_of(gpu=True)
+    """What these are called."""
+
     def __post_init__(self) -> None:
         if not 2 <= self.pairs <= self.most_pairs:
             raise ConfigError(
                 f"A bench of {self.pairs} to {self.most_pairs} pairs cannot be: give at least 2, and no more than the cap."
             )
-        if self.resolution <= 0:
-            raise ConfigError(
-                f"A resolution of {self.resolution} is never reached: give a share above 0, such as 0.005."
-            )
+        if not 0 < self.resolution < math.inf:
+            raise ConfigError(f"A resolution of {self.resolution} is none: give a share above 0, such as 0.005.")
         if self.noise_pairs < 0:
             raise ConfigError("The number of pairs of A against A cannot be below 0.")
-        if self.budget_seconds is not None and self.budget_seconds <= 0:
-            raise ConfigError("A budget of no seconds measures nothing: give GPU seconds above 0.")
+        if self.budget_seconds is not None and not 0 < self.budget_seconds < math.inf:
+            raise ConfigError(
+                f"A budget of {self.budget_seconds:g} seconds is none: give GPU seconds above 0, or leave `--budget` out."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +156,7 @@ def stop(
     if rules.budget_seconds is not None and spent + seconds_of_more > rules.budget_seconds:
         rest = "another pair" if more == 1 else "two more pairs"
         return (
-            f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pair{'s' * (done != 1)}, "
+            f"{spent:.0f} of {rules.budget_seconds:.0f} {rules.unit} are spent after {done} pair{'s' * (done != 1)}, "
             f"and {rest} would need about {seconds_of_more:.0f}"
         )
     return ""

@@ -3,13 +3,13 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from rich.console import Console
 
 from dynotune.bench.asking.how import How
-from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.asking.schedule import Rules, unit_of
 from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Asked, Command, Measured, Say, in_a_line, measure
@@ -65,10 +65,10 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         raise ConfigError("one command is nothing to compare: `dynotune bench -- python a.py :: python b.py`.")
     if options.steps is not None and options.steps < 1:
         raise ConfigError(f"{options.steps} steps of a command measure nothing: give `--steps` 1 or more.")
-    pairs = options.pairs or PAIRS
+    pairs = PAIRS if options.pairs is None else options.pairs
     rules = Rules(
         pairs=pairs,
-        most_pairs=options.most_pairs or max(pairs, PAIRS),
+        most_pairs=max(pairs, PAIRS) if options.most_pairs is None else options.most_pairs,
         resolution=options.resolution,
         budget_seconds=options.budget,
     )
@@ -77,10 +77,11 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         work = Path(temporary)
         try:
             with _arms(commands, options, work, say) as (arms, notes):
+                there = device.ask()
                 asked = Asked(
                     kind="revisions" if options.revisions else "foreign",
                     commands=arms,
-                    rules=rules,
+                    rules=replace(rules, unit=unit_of(gpu=there["type"] != "cpu")),
                     seed=options.seed,
                     out=out,
                     command=options.command,
@@ -94,7 +95,7 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
                     return conclude(found, targets, machine=machine, commit=commit, said=(*more, *notes))
 
                 with SoFar(result, out, say) as so_far:
-                    found = measure(asked, device.ask(), work, say, so_far)
+                    found = measure(asked, there, work, say, so_far)
         finally:
             keep_logs(work, out)
     return result(found), out

@@ -8,7 +8,7 @@ from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.judging import expect
-from dynotune.bench.judging.comparison import caveat_of_noise, comparison, noise_of
+from dynotune.bench.judging.comparison import caveat_of_noise, comparison, noise_of, note_of_end
 from dynotune.bench.judging.judged import judged
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
@@ -51,18 +51,13 @@ def conclude(
         arms=tuple(_arm(found, one, memory.get(one.name)) for one in asked.commands),
         comparisons=tuple(_comparison(found, pairing, memory) for pairing in asked.pairings),
         differences=tuple(differences(found)),
-        notes=(*said, *notes(found), *found.notes, *_ended(found)),
+        notes=(*said, *notes(found), *found.notes, *note_of_end(found)),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
         unfinished=found.unfinished,
     )
     return judged(result, targets)
-
-
-def _ended(found: Measured) -> list[str]:
-    told = found.ended and not found.unfinished  # which says it
-    return [f"The rounds ended: {found.ended}."] if told else []
 
 
 def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:

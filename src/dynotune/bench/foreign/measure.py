@@ -110,9 +110,15 @@ class Measured(Tally):
         """GPU seconds: wall seconds times devices."""
         return sum(self.devices_of.get(name, 1) * seconds for name, seconds in self.held.items())
 
-    def spent_before(self, what: str) -> str:
-        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may."""
-        return spent_by(self.asked.rules, {FIRST_RUNS: self.spent}, what)
+    @property
+    def first_pair_seconds(self) -> float:
+        """GPU seconds that a block of each arm takes about: as its first run, or less where that had to compile."""
+        return sum(self.devices_of.get(name, 1) * wall for name, (_, wall) in self.first.items())
+
+    def spent_before(self, what: str, needs: float = 0.0) -> str:
+        """Why `what` must not begin, before the first round: the budget is spent. Empty where it may. needs: as of
+        `spent_by`."""
+        return spent_by(self.asked.rules, {FIRST_RUNS: self.spent}, what, needs)
 
 
 @dataclass(slots=True)
@@ -233,7 +239,7 @@ def measure(
 
         running = [name for name in found.names if name not in found.failed]
         if not found.unfinished and len(running) > 1:
-            found.unfinished = found.spent_before("the first pair")
+            found.unfinished = found.spent_before("the first pair", found.first_pair_seconds)
         if found.unfinished:
             say(f"this is where it ends: {found.unfinished}")
         elif found.names[0] in running:

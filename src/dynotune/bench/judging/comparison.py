@@ -86,6 +86,11 @@ def caveat_of_noise(tally: Tally, wanted: int) -> str:
     )
 
 
+def note_of_end(tally: Tally) -> list[str]:
+    """Why the rounds ended, as a sentence; none where it is said that they compare nothing, which tells it too."""
+    return [f"The rounds ended: {tally.ended}."] if tally.ended and not tally.unfinished else []
+
+
 def _seconds(tally: Tally, pairing: Pairing, pairs: int | None) -> float | None:
     """GPU seconds of so many more pairs; None where there is nothing to say, or nothing known."""
     each = tally.seconds_of((pairing.arm, pairing.against))

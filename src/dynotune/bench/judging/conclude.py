@@ -9,9 +9,9 @@ from dynotune.bench.asking.arms import devices_of, settings_of
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging import expect
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
-from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of
+from dynotune.bench.judging.comparison import NO_FLOOR, caveat_of_noise, comparison, noise_of, note_of_end
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
-from dynotune.bench.judging.gated import gates_for, note_of_gates, worst
+from dynotune.bench.judging.gated import gates_for, note_of_gates, note_of_lead, worst
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.bench.judging.unnamed import notes_of_unnamed
@@ -69,6 +69,7 @@ def conclude(
         notes=(
             *notes,
             *note_of_gates(comparisons, parity),
+            *note_of_lead(comparisons, parity, found.failed),
             *notes_of_totals(comparisons, arms),
             *notes_of_shared(arms),
             *notes_of_unnamed(asked, _standing(found)),
@@ -275,5 +276,4 @@ def _notes(found: Measured) -> list[str]:
         blocks = {name: [*found.counted(name).values()] for name in found.names}
         note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")
         said += [note] if note else []
-    told = found.ended and not found.unfinished  # which says it
-    return [*said, f"The rounds ended: {found.ended}."] if told else said
+    return [*said, *note_of_end(found)]

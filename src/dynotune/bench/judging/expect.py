@@ -1,7 +1,8 @@
 """`--expect 'speed>=1.2, peak<=1.05'`: what a bench is asked to show, and whether it does.
 
 A ratio of speeds is an interval, so there are three answers: met where all of it is on the right side, not met where all of
-it is on the wrong one, and neither where the target lies inside. The third is not met either, and says so.
+it is on the wrong one, and neither where the target lies inside. The third is not met either, and says so. So is a speed of
+which nobody knows what noise makes of it: a bench without a noise floor calls nothing faster, and its targets none met.
 """
 
 import operator
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dynotune.bench.judging.comparison import NO_FLOOR
 from dynotune.config.checking.problems import did_you_mean
 from dynotune.errors import ConfigError
 from dynotune.results import phrases
@@ -95,6 +97,8 @@ def _judge(target: Target, result: Result) -> Expectation:
         return _of_value(target, result.arm(comparison.arm).mfu, "%")
     if comparison.ratio is None:
         return _said(target, comparison.why or "not measured", None)
+    if result.noise is None:
+        return _said(target, f"{phrases.ratio(comparison.ratio)}, {result.noise_caveat or NO_FLOOR}", None)
     return _of_interval(target, comparison.ratio)
 
 

@@ -1,6 +1,6 @@
 """Which gate a comparison rests on: not every two arms that are compared were asked whether they make the same updates."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.results.result import Comparison, Parity
@@ -36,6 +36,39 @@ def note_of_gates(comparisons: Sequence[Comparison], parity: Sequence[Parity]) -
     unseen = [name for name in dict.fromkeys(of_both) if name not in seen]
     if not unseen:
         return []
-    few, more = unseen[:3], len(unseen) - 3
-    listed = ", ".join(few) + (f" and {more} more" if more > 0 else "")
-    return [f"Not gated: {listed}. What each change does to updates was asked of it alone, and of all together."]
+    asked = {(one.arm, one.against) for one in comparisons if one.role in ("alone", "whole")}
+    but_not = _but_not([one for one in parity if (one.arm, one.against) in asked])
+    of_changes = "What each change does to updates was asked of it alone, and of all together"
+    return [f"Not gated: {_listed(unseen)}. {of_changes}{but_not}."]
+
+
+def note_of_lead(comparisons: Sequence[Comparison], parity: Sequence[Parity], failed: Collection[str]) -> list[str]:
+    """Where a sweep's first arm failed, so that another leads: the gate came before that, and held all against the first.
+
+    failed: arms that could not be measured.
+    """
+    ours = [one for one in comparisons if one.gated_by and not {one.arm, one.against} & {*failed}]
+    both = [*dict.fromkeys(name for one in ours for name in (one.against, one.arm))]
+    standing = [one for one in parity if one.arm in both and one.against in failed]
+    if not standing:
+        return []
+    first = standing[0].against
+    return [
+        f"Not gated against each other: {_listed(both)}. What each does to updates was asked beside {first},"
+        f" which could not be measured{_but_not(standing)}."
+    ]
+
+
+def _but_not(parity: Sequence[Parity]) -> str:
+    """Of whom it was not, as the end of a sentence that says that it was asked of all."""
+    unchecked = [*dict.fromkeys(one.arm for one in parity if one.state == "not checked")]
+    if not unchecked:
+        return ""
+    none = len(unchecked) == len({one.arm for one in parity})
+    return "; none of that was checked" if none else f"; not checked was that of {_listed(unchecked)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of them."""
+    few, more = names[:3], len(names) - 3
+    return ", ".join(few) + (f" and {more} more" if more > 0 else "")

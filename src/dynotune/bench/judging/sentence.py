@@ -2,6 +2,7 @@
 
 import re
 
+from dynotune.bench.asking.schedule import unit_of
 from dynotune.printable import printable
 from dynotune.results import phrases
 from dynotune.results.comparable import hidden, kind_in_words, label_of_kind, leave_with, parity_of, why_not
@@ -157,7 +158,7 @@ def _needs(one: Comparison, result: Result) -> str:
     if not one.needs_more_pairs:
         return f"; {printable(one.why, 160)}" if one.why else ""
     seconds = one.needs_more_seconds
-    unit = "seconds" if result.model.get("device") == "CPU" else "GPU seconds"
+    unit = unit_of(gpu=result.model.get("device") != "CPU")
     took = f" ({seconds:,.0f} {unit})" if seconds is not None and seconds >= 1 else ""
     return f", needs about {one.needs_more_pairs:,} more pairs{took}"
 

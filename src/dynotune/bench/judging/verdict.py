@@ -121,7 +121,7 @@ def why_not_comparable(
         return parity.first_difference or f"of the gate, {failing} failed"
     if parity.state == "not checked" and parity.kind in ("exact", "numeric"):
         return "that both make the same updates was not checked" + (
-            f": {parity.why_not_checked}" if parity.why_not_checked else ""
+            f": {parity.why_not_checked.rstrip('.')}" if parity.why_not_checked else ""
         )
     return ""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from dynotune.bench.judging.comparison import NO_FLOOR
 from dynotune.bench.judging.sentence import name
 from dynotune.bench.keeping.same_work import other_work
 from dynotune.bench.statistics import LEVEL, estimate, t_quantile
@@ -161,8 +162,9 @@ class Judged:
 
 def gate(old: Result, new: Result, most: float) -> list[Judged]:
     """Whether an arm lost more than the share `most` of its speed: shown where the estimate is beyond it and the interval
-    excludes that nothing changed, excluded where the whole interval is within it. What was cut off passes no gate, nor does
-    it stand for one: its rounds are as many as there was time for, and the arm that it was waiting for may have hung.
+    excludes that nothing changed, excluded where the whole interval is within it. Nothing is shown where either bench has no
+    noise floor: the interval is then too narrow by what nobody knows. What was cut off passes no gate, nor does it stand for
+    one: its rounds are as many as there was time for, and the arm that it was waiting for may have hung.
 
     Raises `DataError` where the figures have different definitions or one of the results was withdrawn.
     """
@@ -198,10 +200,18 @@ def _judged(change: Change, old: Result, new: Result, most: float) -> Judged:
         return Judged(arm, Outcome.REGRESSION if lost else Outcome.NOT_COMPARABLE, change.why)
     text = gain(ratio) + ("" if change.paired else " (other documents)")
     if ratio.estimate < 1 - most and ratio.high < 1:
+        if without := _without_floor(old, new):
+            return Judged(arm, Outcome.UNRESOLVED, f"{text}: a loss is not shown: {without}")
         return Judged(arm, Outcome.REGRESSION, text)
     if ratio.low >= 1 - most:
         return Judged(arm, Outcome.FINE, text)
     return Judged(arm, Outcome.UNRESOLVED, f"{text}: a loss of {100 * (1 - ratio.low):.1f} % is not excluded")
+
+
+def _without_floor(old: Result, new: Result) -> str:
+    """Which of the two has no noise floor, and why, as the end of a sentence; empty where both have one."""
+    bare = [one for one in (old, new) if one.noise is None]
+    return "; ".join(f"{printable(one.noise_caveat or NO_FLOOR, 160)} in {name(one.name)}" for one in bare)
 
 
 def limit(text: str) -> float:

@@ -21,5 +21,5 @@ def spent_by(rules: Rules, on: Mapping[str, float], before: str, needs: float = 
     told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     if spent < rules.budget_seconds:
         room = f"has no room for {before}, which would need about {needs:,.0f}"
-        return f"the budget of {rules.budget_seconds:,g} GPU seconds {room}: {spent:,.0f} were spent by {told}"
-    return f"the budget of {rules.budget_seconds:,g} GPU seconds was spent by {told} before {before}"
+        return f"the budget of {rules.budget_seconds:,g} {rules.unit} {room}: {spent:,.0f} were spent by {told}"
+    return f"the budget of {rules.budget_seconds:,g} {rules.unit} was spent by {told} before {before}"

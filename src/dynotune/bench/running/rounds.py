@@ -36,7 +36,8 @@ from dynotune.printable import printable
 from dynotune.results.result import OUT_OF_MEMORY, Block
 
 FEWEST = 2
-"""Rounds without which there is no interval. No cap is as low: whoever ends before them is out of budget."""
+"""Pairs that count, without which there is no interval. No cap is lower: whoever is ended before them by a budget has no
+answer."""
 
 Say = Callable[[str], None]
 Seen = TypeVar("Seen", bound=Tally)
@@ -99,8 +100,8 @@ def play(
         ends = [one in settled for one in left]
         tally.ended = stop(ends, done, rules, spent=player.spent, seconds_of_more=more)
         tally.by_budget = bool(tally.ended) and not stop(ends, done, rules)
-        if tally.ended and done < FEWEST:
-            tally.unfinished = f"the budget has no room for a second pair: {tally.ended}"
+        if tally.by_budget and left:
+            tally.unfinished = _too_few(tally, left, done)
         if tally.ended or not left:
             break
         between(done)
@@ -130,6 +131,19 @@ def _owed_noise(
 
 def _left(tally: Tally, pairings: Sequence[Pairing]) -> list[Pairing]:
     return [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
+
+
+def _too_few(tally: Tally, left: Sequence[Pairing], done: int) -> str:
+    """Why rounds that the budget ended compare nothing, as the end of a sentence; empty where any two arms have pairs that
+    do."""
+    count = max(len(tally.pairs(one.arm, one.against)) for one in left)
+    if count >= FEWEST:
+        return ""
+    if done < FEWEST:
+        return f"the budget has no room for a second pair: {tally.ended}"
+    void = next((f" ({block.void})" for block in reversed(tally.blocks) if block.void), "")
+    counted = "1 counts" if count else "none count"
+    return f"of {done} pairs {counted}{void}, and the budget has no room for more: {tally.ended}"
 
 
 def _width(tally: Tally, one: Pairing) -> float:

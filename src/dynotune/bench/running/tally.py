@@ -31,7 +31,7 @@ class Tally:
     """Whether that is why: rules that look at precision would have gone on."""
 
     unfinished: str = ""
-    """Why the budget ended it before two rounds were run, as the end of a sentence: then nothing was compared."""
+    """Why the budget ended it before two pairs counted, as the end of a sentence: then nothing was compared."""
 
     costs: dict[str, list[float]] = field(default_factory=dict)
     """By arm, GPU seconds that each of its blocks took, with what led to it; those of noise are not among them."""

@@ -21,13 +21,11 @@ def speedups(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         if name not in known:
             hint = did_you_mean(name, known) or f" There are: {', '.join(sorted(known))}."
             yield wrong(f"`speedups: {{{name}: {setting}}}`: there is no speed-up `{name}`.{hint}", "speedups")
-        elif key := known[name].follows:
-            written = (known[name].asked(config) or ("", key))[1]
+        elif why := known[name].why_no_switch(config):
             yield wrong(
-                f"`speedups: {{{name}: {setting}}}`: it is no switch, since it changes what is learned: it follows"
-                f" `{written}`. Set that.",
+                f"`speedups: {{{name}: {setting}}}`: {why}. Set that.",
                 "speedups",
-                key,
+                known[name].follows,
             )
     for key, fate in SFT_FATES.items():
         if fate.kind is not Kind.MAPPED or fate.is_noop(getattr(config, key)):
