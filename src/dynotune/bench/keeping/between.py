@@ -162,9 +162,9 @@ class Judged:
 
 def gate(old: Result, new: Result, most: float) -> list[Judged]:
     """Whether an arm lost more than the share `most` of its speed: shown where the estimate is beyond it and the interval
-    excludes that nothing changed, excluded where the whole interval is within it. Nothing is shown where either bench has no
-    noise floor: the interval is then too narrow by what nobody knows. What was cut off passes no gate, nor does it stand for
-    one: its rounds are as many as there was time for, and the arm that it was waiting for may have hung.
+    excludes that nothing changed, excluded where the whole interval is within it. Nothing is shown, either way, where one
+    of both has no noise floor: the interval is then too narrow by what nobody knows. What was cut off passes no gate, nor
+    does it stand for one: its rounds are as many as there was time for, and the arm that it was waiting for may have hung.
 
     Raises `DataError` where the figures have different definitions or one of the results was withdrawn.
     """
@@ -199,9 +199,9 @@ def _judged(change: Change, old: Result, new: Result, most: float) -> Judged:
         lost = after is not None and after.failed is not None
         return Judged(arm, Outcome.REGRESSION if lost else Outcome.NOT_COMPARABLE, change.why)
     text = gain(ratio) + ("" if change.paired else " (other documents)")
+    if without := _without_floor(old, new):
+        return Judged(arm, Outcome.NOT_COMPARABLE, f"{text}: neither a loss nor that there is none is shown: {without}")
     if ratio.estimate < 1 - most and ratio.high < 1:
-        if without := _without_floor(old, new):
-            return Judged(arm, Outcome.UNRESOLVED, f"{text}: a loss is not shown: {without}")
         return Judged(arm, Outcome.REGRESSION, text)
     if ratio.low >= 1 - most:
         return Judged(arm, Outcome.FINE, text)
