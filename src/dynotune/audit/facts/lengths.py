@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.place import Place
 
 _RANGE = re.compile(
     r"\b(?:rows?|chats?|examples?|conversations?|documents?|samples?|tickets?|texts?|sequences?|records?)\b[^.\n|]{0,40}?"
@@ -62,34 +61,6 @@ def usual_row(project: Project) -> int | None:
     }
     found = found or {length for text in project.documents.values() for length in _in_tables(text)}
     return found.pop() if len(found) == 1 else None
-
-
-_LEAST = re.compile(
-    r"(?<![\w.,/-])~?(\d{2,5}|\d{1,3},\d{3})\s*(?:to|-|\u2013)\s*~?(\d{3,6}|\d{1,3},\d{3})\s+tokens\b", re.IGNORECASE
-)
-_NOT_A_ROW = re.compile(
-    r"\b(?:eval\w*|test|valid\w*|pack\w*|generat\w*|was|were|up to|at most|max\w*|window\w*|context|batch\w*|budget"
-    r"|vocab\w*|chunk\w*|split\w*|slic\w*|cut|cuts|truncat\w*|summar[iy]\w*|crop\w*|books?|chapter\w*|per second|step"
-    r"|updates?|drop\w*|filter\w*|skip\w*|left out|few|some|rare\w*|longest|hundred\w*|outlier\w*|a day|cost\w*)\b",
-    re.IGNORECASE,
-)
-"""What a sentence speaks of that has another length than a row, or of rows that are made shorter."""
-
-
-def shortest_row(project: Project) -> tuple[int, Place] | None:
-    """Tokens that most rows have at least, as documents tell by a range (`1,500 to 3,500 tokens`), and where; None: none
-    does, or rows are told to be made shorter."""
-    found: list[tuple[int, Place]] = []
-    for file, text in project.documents.items():
-        if "tokens" not in text:
-            continue
-        for number, line in enumerate(text.split("\n"), 1):
-            for one in _LEAST.finditer(line):
-                least, most = (int(group.replace(",", "")) for group in one.groups())
-                around = line[max(0, one.start() - 80) : one.end() + 60]
-                if least < most and not _NOT_A_ROW.search(around):
-                    found.append((least, Place(file, number, 1, number, len(line) + 1)))
-    return max(found, key=lambda one: one[0]) if found else None
 
 
 _MEAN = re.compile(r"\b(?:mean|average|avg)\b", re.IGNORECASE)

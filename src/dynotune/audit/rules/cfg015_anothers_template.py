@@ -25,7 +25,7 @@ FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("Qwen", r"^qwen-?3-coder-[\d.]+b-a[\d.]+b-instruct$", "qwen3_nothink"),
     ("Llama 3", rf"^(meta-)?llama-3(\.\d)?-\d+b-instruct{_STORED}$", "llama3"),
     ("Llama 2", r"^(llama-2-\d+b-chat|codellama-\d+b-instruct)(-hf)?$", "llama2"),
-    ("Mistral", rf"^(mistral-7b|mistral-nemo|mixtral-8x\d+b)-instruct-(v0\.\d|2407){_STORED}$", "mistral"),
+    ("Mistral", rf"^(mistral-7b|mixtral-8x\d+b)-instruct-v0\.\d{_STORED}$", "mistral"),
     ("Gemma", rf"^(code)?gemma-(1\.1-|2-|3-)?\d+b-it{_STORED}$", "gemma"),
     ("Phi", r"^phi-3(\.5)?-(mini|medium)(-\d+k)?-instruct$", "phi"),
 )

@@ -1,6 +1,5 @@
 """DAT002: `max_length` cuts a good part of the rows, or leaves some without any token that carries loss."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,11 +7,9 @@ import numpy as np
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.lengths import shortest_row
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+from dynotune.audit.rule import Group, Page, Rule, Subject
 
 SOME = 0.05
 """Share of documents from which on it is said."""
@@ -21,53 +18,9 @@ SURE = 1.5
 """Where lengths are estimated: how many times too long a document must be to count."""
 
 
-def check(project: Project, _: Project) -> Iterator[Said]:
-    for data in project.data:
-        yield from _cut(data, project)
-        yield from _nothing_left(data, project)
-    if project.data:
-        return
-    told = [*_as_told(project)]
-    yield from told or [NotChecked(NONE_OF[Subject.DATA])]
-
-
-_SHORTENS = re.compile(
-    r"chunk|stride|return_overflowing|sliding|window|split_text|overlap|filter\(|\[-\s*[\w.]*max|truncation_side"
-    r"|too_?long|truncate|num_tokens|n_tokens|> *[\w.]*max_(?:seq_)?len|<= *[\w.]*max_(?:seq_)?len",
-    re.IGNORECASE,
-)
-"""Code that makes rows shorter, or leaves long ones out, before the trainer cuts them."""
-
-
-def _as_told(project: Project) -> Iterator[Said]:
-    """By the lengths that documents tell, where no data was read: even the shortest rows are longer than the limit."""
-    told = shortest_row(project)
-    if told is None or any(_SHORTENS.search(code(one)) for one in project.scripts):
-        return
-    least, there = told
-    limits = {max_length(job) for job in project.jobs}
-    if any(length is None or length >= least for length in limits):
-        return
-    for job in project.jobs:
-        length = max_length(job)
-        if length is None or job.get("packing") is True or job.get("truncation_mode", "keep_start") != "keep_start":
-            continue
-        yield Finding(
-            f"`{job.called('max_length')}: {length}`{'' if job.is_given('max_length') else ' (the default)'} cuts most of"
-            f" the rows: they have {least:,} tokens and more, says `{there.file}`. What stands last, the answer and its end,"
-            " is cut off without a word.",
-            place=job.place("max_length"),
-            evidence=Evidence(Level.RESOLVED, {"max_length": length, "told": least}),
-            stake=Stake(AtStake.RESULT),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                f"Raise `{job.called('max_length')}` above what rows have, or shorten the prompts.",
-                accuracy="Whole answers are learned, with their ends.",
-                measure="dynotune plan --config sft.yaml",
-            ),
-            also=(there,),
-        )
-        return
+def check(data: DataFacts, project: Project) -> Iterator[Said]:
+    yield from _cut(data, project)
+    yield from _nothing_left(data, project)
 
 
 def _cut(data: DataFacts, project: Project) -> Iterator[Said]:
@@ -158,14 +111,12 @@ def _of_no_label(job: Job, data: DataFacts, length: int, lost: int, share: float
     )
 
 
-_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: letters.jsonl\npacking: false\nmax_length: {}\n"
-_TOLD = "# Letters\n\nThe letters are long: 1,500 to 3,500 tokens for most patients.\n"
 RULE = Rule(
     code="DAT002",
     name="answers-cut",
     summary="`max_length` cuts many rows, or leaves rows no token that carries loss.",
     group=Group.DATA,
-    subject=Subject.PROJECT,
+    subject=Subject.DATA,
     check=check,
     page=Page(
         what="Rows longer than `max_length` are cut, at TRL's default from 1,024 tokens on. Where a prompt alone is that"
@@ -175,9 +126,7 @@ RULE = Rule(
         " in trainers that divide by its labels.",
         detected=f"E1: the real lengths against `max_length`; said from {SOME:.0%} of the rows on. Where lengths are"
         f" estimated, a row counts when it seems {SURE:g} times too long. The first labelled token of every row, with the"
-        f" real tokenizer and the job's mask; said from {LOST:.1%} of the rows on. Without data, the range of tokens that"
-        " documents tell of rows: said where its lower end is above the limit of every job, rows are not packed, and no code"
-        " shortens them.",
+        f" real tokenizer and the job's mask; said from {LOST:.1%} of the rows on.",
         proven="`dynotune prepare --config sft.yaml` counts rows and tokens that are cut, and rows that lose every label.",
         deliberate=(
             "Plain text, of which any piece is as good as another.",
@@ -189,8 +138,6 @@ RULE = Rule(
             "TRL issue 3927; TRL drops fully masked rows without a count, and keeps them under packing",
         ),
     ),
-    bad=Example({"sft.yaml": _SFT.format(1024), "README.md": _TOLD}, says="cuts most of the rows"),
-    good=Example({"sft.yaml": _SFT.format(4096), "README.md": _TOLD}),
     formerly=("DAT001",),
     former_names=("no-label-left",),
 )

@@ -4,42 +4,14 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.pairs_that_are_the_same import pairs_that_are_the_same
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Group, Page, Rule, Subject
 
 NEARLY = 0.05
 """Share of pairs that differ in one character from which on it is said."""
 
 
-def check(project: Project, _: Project) -> Iterator[Said]:
-    for data in project.data:
-        yield from _of_data(data)
-    if project.data:
-        return
-    named = [*pairs_that_are_the_same(project)]
-    if not named:
-        yield NotChecked(NONE_OF[Subject.DATA])
-    for same in named:
-        yield Finding(
-            f"Of the first {same.read:,} pairs of `{same.rows.file}`, in {same.many:,} `{same.columns[0]}` and"
-            f" `{same.columns[1]}` are the same (the first at line {same.rows.line}), and nothing takes them out: they say"
-            " nothing of what is preferred.",
-            place=same.place,
-            also=(same.rows,),
-            evidence=Evidence(Level.RESOLVED, {"same": same.many, "pairs": same.read}),
-            stake=Stake(AtStake.CHOICE),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                "Take them out.",
-                effort=Effort.MINUTES,
-                accuracy="The loss of a pair with equal sides is ln 2 whatever is learned, and moves averages only.",
-                measure="dynotune prepare --config dpo.yaml",
-            ),
-        )
-
-
-def _of_data(data: DataFacts) -> Iterator[Said]:
+def check(data: DataFacts, project: Project) -> Iterator[Said]:
     if data.per_example != 2:
         return
     ledger = data.ledger
@@ -68,37 +40,19 @@ def _of_data(data: DataFacts) -> Iterator[Said]:
     )
 
 
-_DPO = """from datasets import load_dataset
-from trl import DPOConfig, DPOTrainer
-
-
-def pair(row):
-    return {{"prompt": row["ask"], "chosen": row["good"], "rejected": row["bad"]}}
-
-
-rows = load_dataset("json", data_files="pairs.jsonl", split="train"){}.map(pair)
-DPOTrainer("Qwen/Qwen2.5-0.5B", args=DPOConfig(output_dir="out"), train_dataset=rows).train()
-"""
-_ROWS = '{"ask": "Hi", "good": "Hello!", "bad": "No."}\n{"ask": "Bye", "good": "So long.", "bad": "So long."}\n'
 RULE = Rule(
     code="DPO004",
     name="no-preference",
     summary="Pairs whose chosen and rejected side are the same.",
     group=Group.DATA,
-    subject=Subject.PROJECT,
+    subject=Subject.DATA,
     check=check,
     page=Page(
         what="Rows with `chosen` equal to `rejected`, as text or after the chat template, or all but a character.",
         why="Their gradient is zero, or about a stray character. They hold accuracies and losses at chance.",
-        detected="E1: the ledger of the data. Where none was given, the first rows of a file of pairs that the project's"
-        " files name: its columns `chosen` and `rejected`, or those that a function or `rename_columns` makes them of;"
-        " nothing is said where a comparison of both stands in the program.",
+        detected="E1: the ledger of the data.",
         proven="`dynotune prepare --config dpo.yaml` counts them with their places.",
         deliberate=("A character is what the preference is about.",),
         sources=("The same checks as `dynotune prepare`",),
-    ),
-    bad=Example({"train.py": _DPO.format(""), "pairs.jsonl": _ROWS}, says="in 1 `good` and `bad` are the same"),
-    good=Example(
-        {"train.py": _DPO.format('.filter(lambda row: row["good"] != row["bad"])'), "pairs.jsonl": _ROWS},
     ),
 )

@@ -1,75 +1,19 @@
 """LOR008: an adapter is merged into a base of four bits, and that is saved."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _BY_ANOTHER = re.compile(r"Peft\w*\.from_pretrained\(\s*(?:model\s*=\s*)?(?!\w*prepare_)[a-z]\w*\(|\.dequantize\(")
 """The base that an adapter is put on comes of a function of the project's, or is made of 16 bits again."""
 
 
-def check(project: Project, _: Project) -> Iterator[Said]:
-    for script in project.scripts:
-        yield from _by_a_script(script)
-    yield from _by_llama_factory(project)
-
-
-_BITS = ("quantization_bit", "export_quantization_bit")
-
-
-def _by_llama_factory(project: Project) -> Iterator[Said]:
-    """Keys of an export, or flags of its command, that name an adapter and bits."""
-    exports: list[tuple[Mapping[str, Any], Mapping[str, Place]]] = []
-    taken: set[str] = set()
-    for launch in (*project.launches, *project.told):
-        if not re.search(r"llamafactory-cli export|export_model", launch.program):
-            continue
-        named = [one for one in project.configs if one.file in launch.configs]
-        taken |= {one.file for one in named}
-        flags = {name: flag for name, flag in launch.flags.items() if flag.is_known}
-        values = {key: value for one in named for key, value in one.values.items()}
-        places = {key: place for one in named for key, place in one.places.items()}
-        exports.append(
-            (
-                values | {name: flag.value for name, flag in flags.items()},
-                places | {name: flag.place for name, flag in flags.items()},
-            )
-        )
-    exports += [
-        (one.values, one.places) for one in project.configs if one.kind == "llama-factory" and one.file not in taken
-    ]
-    said = set()
-    for held, there in exports:
-        bits = next((key for key in _BITS if _is_number(held.get(key)) and key in there), "")
-        if not bits or not held.get("adapter_name_or_path") or not held.get("export_dir") or there[bits] in said:
-            continue
-        said.add(there[bits])
-        yield Finding(
-            f"`{bits}: {held[bits]}` where an adapter is merged: LLaMA-Factory refuses to merge into quantised weights,"
-            " and the export stops.",
-            place=there[bits],
-            evidence=Evidence(Level.RESOLVED, {bits: held[bits], "adapter": str(held["adapter_name_or_path"])}),
-            stake=Stake(AtStake.STOPS),
-            remedy=Remedy(
-                Risk.OPERATIONAL,
-                f"Take `{bits}` out: the base is loaded in 16 bits and the adapter merged there; quantise what comes of it.",
-            ),
-            also=tuple(there[key] for key in ("adapter_name_or_path", "export_dir") if key in there),
-        )
-
-
-def _is_number(value: Any) -> bool:
-    return str(value).isdigit() and int(str(value)) > 1
-
-
-def _by_a_script(script: Script) -> Iterator[Said]:
+def check(script: Script, project: Project) -> Iterator[Said]:
     quantized = [
         call
         for call in script.calls
@@ -118,7 +62,7 @@ RULE = Rule(
     name="merged-into-four-bits",
     summary="An adapter is merged into a quantised base.",
     group=Group.CORRECTNESS,
-    subject=Subject.PROJECT,
+    subject=Subject.SCRIPT,
     check=check,
     page=Page(
         what="`merge_and_unload` adds the adapter to the weights that are there. In a base of four bits it"
@@ -127,14 +71,10 @@ RULE = Rule(
         why="The rounding is of the size of what the adapter learned, and servers get a quantised model where a"
         " plain one was"
         " expected.",
-        detected="E0: a base is loaded in four or eight bits, the adapter is merged, and no other base is loaded for it."
-        " Keys of LLaMA-Factory's export that name an adapter and bits.",
+        detected="E0: a base is loaded in four or eight bits, the adapter is merged, and no other base is loaded for it.",
         proven="Compare held-out loss of base plus adapter with that of the merged model.",
         deliberate=("A quantised model is what is to be served.",),
-        sources=(
-            "PEFT's `merge_and_unload` of bitsandbytes layers, and its warning on rounding",
-            "LLaMA-Factory 0.9.5, `export_model`: cannot merge adapters to a quantized model",
-        ),
+        sources=("PEFT's `merge_and_unload` of bitsandbytes layers, and its warning on rounding",),
     ),
     bad=Example(
         {"train.py": _SCRIPT + 'model.merge_and_unload().save_pretrained("merged")\n'}, says="rounded to 4 bits"

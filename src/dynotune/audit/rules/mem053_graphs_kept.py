@@ -24,10 +24,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 
 def _in_loop(script: Script, loop: Loop, node: ast.For | ast.While | ast.AsyncFor) -> Iterator[Said]:
-    inside = list(ast.walk(node))
     backward = {call.on for call in loop.has("backward") if call.on}
-    backward |= {name for one in inside for name in _goes_back(one)}
     held = {one for one in backward if not _let_go(one, loop.text)}
+    inside = list(ast.walk(node))
     begun = {
         ast.unparse(target)
         for one in inside
@@ -55,33 +54,6 @@ def _in_loop(script: Script, loop: Loop, node: ast.For | ast.While | ast.AsyncFo
         if into in begun | backward or not _is_kept(what, held):
             continue
         yield _finding(script, one, into, ast.unparse(what))
-
-
-def _goes_back(node: ast.AST) -> Iterator[str]:
-    """Names of the tensors that a backward pass goes through: `(loss / n).backward()`, `accelerator.backward(loss)`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return
-    if node.func.attr in ("backward", "manual_backward"):
-        yield from _tensors(node.args[0] if node.args else node.func.value)
-
-
-def _tensors(node: ast.expr) -> list[str]:
-    match node:
-        case ast.Name() | ast.Attribute():
-            return [ast.unparse(node)]
-        case ast.BinOp(op=ast.Div()):
-            return _tensors(node.left)
-        case ast.BinOp(op=ast.Add() | ast.Sub()):
-            return [*_tensors(node.left), *_tensors(node.right)]
-        case ast.BinOp(op=ast.Mult()):
-            both = [*_tensors(node.left), *_tensors(node.right)]
-            return [one for one in both if "loss" in one] if len(both) > 1 else both
-        case ast.Call(func=ast.Attribute(attr="scale"), args=[scaled]):
-            return _tensors(scaled)
-        case ast.Call(func=ast.Attribute(attr="mean" | "sum")) if not node.args:
-            assert isinstance(node.func, ast.Attribute)
-            return _tensors(node.func.value)
-    return []
 
 
 def _finding(script: Script, node: ast.AST, into: str, kept: str) -> Finding:

@@ -10,19 +10,22 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.compared_in_a_function import CAUSAL, OTHERWISE, SHIFTS, compared_in_a_function, moves_rows
 from dynotune.audit.shapes.labels_at_other_tokens import labels_at_other_tokens
 
+_CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
+_OTHERWISE = re.compile(r"Seq2Seq(LM|Trainer)|MaskedLM|TokenClassification|SequenceClassification|num_labels|mlm=True")
+_SHIFTS = re.compile(r"(\[|, )1:|:-1\b|shift|\broll\(|\.narrow\(|\bpad\(\w*labels", re.IGNORECASE)
 _FLAT = re.compile(r"\.(view|reshape)\(|\.flatten\(|\.transpose\(1, 2\)|\.permute\(0, 2, 1\)")
 _LABELS = re.compile(r"\b\w+(\['(labels|input_ids)'\]|\.(pop|get)\('labels'\)|\.labels\b|\.input_ids\b)")
+
+
+_OF_ROWS = re.compile(r"labels|input_ids|targets?\b")
+_DEFINED = (ast.FunctionDef, ast.ClassDef)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _gathered(script, project)
     yield from labels_at_other_tokens(script, project)
-    for other, compares in compared_in_a_function(script, project):
-        yield _finding(other, compares, {"given by": script.file})
-        return
     made = {call.result for call in script.calls_of("CrossEntropyLoss") if call.result}
     losses = [
         call
@@ -33,7 +36,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not losses:
         return
     every = together(script, project)
-    if not any(CAUSAL.search(one.source) for one in every) or any(OTHERWISE.search(one.source) for one in every):
+    if not any(_CAUSAL.search(one.source) for one in every) or any(_OTHERWISE.search(one.source) for one in every):
         return
     for call in losses:
         node, function = _of(script, call)
@@ -42,7 +45,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         logits, labels = (_followed(argument, function) for argument in node.args[:2])
         compared = re.search(r"\.logits\b", logits) and _FLAT.search(logits) and _LABELS.search(labels)
         # Rows may be shifted before they come here: by a collator, or in the data.
-        if not compared or any(moves_rows(one) for one in project.scripts):
+        if not compared or any(_shifts(one) for one in project.scripts):
             continue
         yield _finding(script, node, {"logits": logits[:80], "labels": labels[:80]})
 
@@ -71,15 +74,15 @@ def _finding(script: Script, node: ast.Call, facts: dict[str, str]) -> Finding:
 def _gathered(script: Script, project: Project) -> Iterator[Said]:
     """Log-probabilities of rows, taken at the token itself."""
     every = together(script, project)
-    if not any(CAUSAL.search(one.source) for one in every) or any(OTHERWISE.search(one.source) for one in every):
+    if not any(_CAUSAL.search(one.source) for one in every) or any(_OTHERWISE.search(one.source) for one in every):
         return
-    if "log_softmax" not in script.source or any(moves_rows(one) for one in project.scripts):
+    if "log_softmax" not in script.source or any(_shifts(one) for one in project.scripts):
         return
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
         text = ast.unparse(function)
-        own = re.search(r"\.logits\b", text) and "log_softmax" in text and not SHIFTS.search(text)
+        own = re.search(r"\.logits\b", text) and "log_softmax" in text and not _SHIFTS.search(text)
         gather = next((one for one in ast.walk(function) if isinstance(one, ast.Call) and _is_gather(one)), None)
         if own and gather is not None and any(call.loop for call in script.calls if call.name == function.name):
             yield _finding(script, gather, {"function": function.name})
@@ -131,6 +134,15 @@ def _names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+def _shifts(script: Script) -> bool:
+    """A function, or code outside of any, that has to do with labels moves rows by one."""
+    if not _OF_ROWS.search(script.source):
+        return False
+    texts = [ast.unparse(node) for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
+    texts.append("\n".join(ast.unparse(node) for node in script.tree.body if not isinstance(node, _DEFINED)))
+    return any(_OF_ROWS.search(text) and _SHIFTS.search(text) for text in texts)
+
+
 _LOSS = """import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, Trainer
 
@@ -156,8 +168,7 @@ RULE = Rule(
         why="The logits at a token have seen it: copying it is learned in a few steps, and the text that the model then"
         " writes repeats one token.",
         detected="E0: at each step of a causal language model's training, `cross_entropy` of all of `.logits` against all of"
-        " a batch's `labels`, also in a function that is given both as they stand,"
-        " and no function of the project that names labels moves anything by one; or"
+        " a batch's `labels`, and no function of the project that names labels moves anything by one; or"
         " `ids[:, :-1]` with labels `ids[:, 1:]` for a model that shifts them itself; or labels that are masked by the"
         " number of a prompt's characters.",
         proven="`model(**batch, labels=labels).loss` and the loss of one's own differ on one batch.",

@@ -2,8 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.job import Job
@@ -144,7 +143,7 @@ _LIMIT = re.compile(
     re.IGNORECASE,
 )
 _ROWS = re.compile(
-    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|\bseqs?$|sequences$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
+    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
     re.IGNORECASE,
 )
 
@@ -165,28 +164,12 @@ def _by_its_sides(node: ast.Assign | ast.AugAssign | ast.Expr, sides: Set[tuple[
     return next((one[0] for one in found if one), "")
 
 
-_NONE: Mapping[str, str] = MappingProxyType({})
-
-
-def _given_once(script: Script) -> Mapping[str, str]:
-    """Products that names of the file stand for."""
-    found: dict[str, list[str]] = {}
-    for node in ast.walk(script.tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            product = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Mult)
-            found.setdefault(node.targets[0].id, []).append(ast.unparse(node.value) if product else "")
-    return {name: texts[0] for name, texts in found.items() if len(texts) == 1 and texts[0]}
-
-
 _BATCH_OF = re.compile(r"\b(?:per_device_train_)?(?:micro_)?(?:batch_size|bsz|bs)\s*=\s*(\d{1,4})\b", re.IGNORECASE)
 
 
-def _rows_times_limit(
-    value: ast.expr, limits: Set[str], batches: Set[str] = frozenset(), counts: Mapping[str, str] = _NONE
-) -> str:
+def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = frozenset()) -> str:
     """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
-    limits, batches: numbers that the file gives as such a length, and as rows of a batch. counts: what names are given
-    that are called otherwise (`n = steps * args.batch_size`)."""
+    limits, batches: numbers that the file gives as such a length, and as rows of a batch."""
     for node in ast.walk(value):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
@@ -201,10 +184,7 @@ def _rows_times_limit(
             ]
         texts = [ast.unparse(one).strip("\"']") for one in factors]
         cut = limits & set(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
-        if cut and (
-            any(_ROWS.search(part) for one in texts for part in counts.get(one, one).split(" * "))
-            or batches & set(texts) - limits
-        ):
+        if cut and (any(map(_ROWS.search, texts)) or batches & set(texts) - limits):
             return ast.unparse(node)
     return ""
 
@@ -222,7 +202,6 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     limits = {limit for one in near for limit in _GIVEN.findall(one.source)}
     sides = set(_SIDES.findall(script.source))
     batches = set(_BATCH_OF.findall(script.source))
-    counts = _given_once(script)
     for node in ast.walk(script.tree):
         if isinstance(node, ast.FunctionDef):
             node = _handed_on(node) or node
@@ -230,7 +209,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
-        product = _rows_times_limit(node.value, limits, batches, counts) if shows else ""
+        product = _rows_times_limit(node.value, limits, batches) if shows else ""
         if shows and not (
             product
             and SPEED.search(counted)
@@ -242,7 +221,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         found = (
             whole[0]
             if whole is not None
-            else _rows_times_limit(node.value, limits, batches, counts) or _by_its_sides(node, sides)
+            else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
         )
         if found and (key := recorded_as_speed(node.value, found)):
             target = key

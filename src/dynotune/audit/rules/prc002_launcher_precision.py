@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -80,7 +79,7 @@ def _replaced(job: Job, project: Project) -> Iterator[Said]:
         return
     for said, there, asked in _launchers(job, project):
         near = [one for one in project.scripts if one.file in job.files]
-        if any(_IN_BFLOAT16.search(_of_what_trains(one)) for one in near):
+        if any(re.search(r"autocast\(|\.bfloat16\(\)|\.half\(\)|torch\.bfloat16", code(one)) for one in near):
             return
         yield Finding(
             f'`Accelerator(mixed_precision="no")` replaces {said}, and no flag of the script'
@@ -98,25 +97,6 @@ def _replaced(job: Job, project: Project) -> Iterator[Said]:
             also=(there, *own.via),
         )
         return
-
-
-_IN_BFLOAT16 = re.compile(r"autocast\(|\.bfloat16\(\)|\.half\(\)|torch\.bfloat16")
-_HAS_WEIGHTS = re.compile(r"(?<![\w.])(\w+)\.(?:named_)?parameters\(|(?<![\w.])(\w+)\.train\(\)")
-_IN_A_LOOP = re.compile(r"(?m)^\s*for [^\n]+ in [\w.]+\.(?:named_)?parameters\(\)\s*:")
-
-
-def _of_what_trains(script: Script) -> str:
-    """The code without the loading of models whose weights nobody asks for (a teacher, a reference), where it asks for
-    those of another."""
-    text = code(script)
-    asked = {name for found in _HAS_WEIGHTS.finditer(_IN_A_LOOP.sub("", text)) for name in found.groups() if name}
-    loads = [call for call in script.calls_of("from_pretrained") if "Model" in call.name and call.result]
-    if not any(call.result in asked for call in loads):
-        return text
-    for call in loads:
-        if call.result not in asked:
-            text = text.replace(text_at(script, call.place), "")
-    return text
 
 
 def _replaced_by_another(job: Job, project: Project) -> Iterator[Said]:

@@ -422,9 +422,7 @@ def _differs(
         settings = [one or without_packing(job, project) for one, job in zip(settings, jobs, strict=True)]
     if not settings or any(one is None or not one.is_known or one.others for one in settings):
         return
-    if claim.setting == "num_processes" and (
-        not all(job.is_given("num_processes") for job in jobs) or _is_asked_for(value, project)
-    ):
+    if claim.setting == "num_processes" and not all(job.is_given("num_processes") for job in jobs):
         return
     if claim.setting == "num_train_epochs" and any((job.get("max_steps") or -1) != -1 for job in jobs):
         return
@@ -448,11 +446,6 @@ def _differs(
         remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, or mend the text."),
         also=(job.place(claim.setting),),
     )
-
-
-def _is_asked_for(gpus: str, project: Project) -> bool:
-    """The job file asks for the GPUs that the text names: the launcher is what errs, and DST005 says it."""
-    return any(one.gpus == _number(gpus) for one in project.allocations)
 
 
 def _heads(comment: Place, setting: Place, project: Project) -> bool:

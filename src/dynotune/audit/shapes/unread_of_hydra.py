@@ -16,10 +16,6 @@ from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW, chains_read, 
 Unread = Sequence[tuple[str, Place]]
 """Keys by their whole names."""
 
-_OF_MAPPINGS = frozenset(
-    {"get", "items", "keys", "values", "pop", "copy", "update", "setdefault", "merge_with", "_get_node", "_content"}
-)
-
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
@@ -120,8 +116,7 @@ def _reads(used: tuple[str, ...], path: tuple[str, ...], values: Mapping[str, An
         if not isinstance(here, Mapping):
             return used[:number] == path[:number]  # a method of the value
         if part not in here:
-            # `items`: the mapping whole. Another key is asked for, and a default taken: nothing that stands there.
-            return part in _OF_MAPPINGS and used[:number] == path[:number]
+            return used[:number] == path[:number]  # `get`, `items`: the mapping whole
         here = here[part]
     return path[: len(used)] == used
 
