@@ -22,16 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 from transformers import TrainerCallback
 
-from benchmarks.peers.arm import _trl
+from benchmarks.peers.arm import by_dynotune, by_trl
 from benchmarks.peers.keep import commit_of_tree
 from benchmarks.peers.rows import ROWS, Row
-from benchmarks.peers.work import adapter, common, model_of, rows_of, same_start, tokenizer_of
+from benchmarks.peers.work import common, model_of, rows_of, tokenizer_of
 from benchmarks.whole_file import write_json
-from dynotune import SFTConfig, train_sft
 from dynotune.environment import cpu_model
 
 STEPS = 8
@@ -98,20 +96,6 @@ def tiny() -> tuple[Row, Any, list[dict[str, Any]]]:
     )
 
 
-def ours(settings: dict[str, Any], model: nn.Module, rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
-    by_hand = [AddedInFloat32()] if settings.pop("by_hand", False) else []
-    result = train_sft(
-        SFTConfig(**settings, output_dir=folder),
-        model=model,  # type: ignore[arg-type]
-        tokenizer=tokenizer,
-        train_dataset=rows,
-        peft_config=adapter(),
-        callbacks=[same_start(), *by_hand],
-    )
-    logged = [one for one in result.metrics if "loss" in one]
-    return {key: [one[name] for one in logged] for key, name in (("losses", "loss"), ("grad_norms", "grad_norm"))}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -149,9 +133,10 @@ def main() -> int:
             model = model.float()
         with tempfile.TemporaryDirectory() as folder:
             if name == TRL:
-                found = _trl(row, settings, model, rows, tokenizer, f"{folder}/run")
+                found = by_trl(row, settings, model, rows, tokenizer, f"{folder}/run")
             else:
-                found = ours(settings, model, rows, tokenizer, f"{folder}/run")
+                by_hand = [AddedInFloat32()] if settings.pop("by_hand", False) else []
+                found = by_dynotune(row, settings, model, rows, tokenizer, f"{folder}/run", *by_hand)
         result["arms"][name] = {key: found[key] for key in ("losses", "grad_norms")}
         write_json(args.out, result)
         del model, found

@@ -55,14 +55,14 @@ def measure(row: Row, arm: str, shared: Path | None, dry: bool = False) -> dict[
     tokenizer = tokenizer_of(row, shared)
     rows = rows_of(row, shared, tokenizer)
     model = model_of("dry" if dry else row.shape, attention, weights)
-    train = {"dynotune": _dynotune, "trl": _trl, "unsloth": _unsloth}[who(arm)]
+    train = {"dynotune": by_dynotune, "trl": by_trl, "unsloth": _unsloth}[who(arm)]
     with tempfile.TemporaryDirectory() as folder:
         result = train(row, settings, model, rows, tokenizer, f"{folder}/run")
     return {**figures(row, result), **result}
 
 
-def _dynotune(
-    row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str
+def by_dynotune(
+    row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str, *callbacks: Any
 ) -> dict[str, Any]:
     from benchmarks.peers.clocks import StepClock
     from dynotune import DPOConfig, SFTConfig, train_dpo, train_sft
@@ -76,7 +76,7 @@ def _dynotune(
         tokenizer=tokenizer,
         train_dataset=rows,
         peft_config=adapter() if row.lora else None,
-        callbacks=[same_start(), clock],
+        callbacks=[same_start(), clock, *callbacks],
     )
     logged = [one for one in result.metrics if "loss" in one]
     before = [0, *(one["num_tokens"] for one in logged)]
@@ -139,7 +139,7 @@ def _unsloth(
     return _by_trl(row, settings, adapted, rows, tokenizer, folder, None)
 
 
-def _trl(
+def by_trl(
     row: Row, settings: dict[str, Any], model: Any, rows: list[Any], tokenizer: Any, folder: str
 ) -> dict[str, Any]:
     return _by_trl(row, settings, model, rows, tokenizer, folder, adapter() if row.lora else None)

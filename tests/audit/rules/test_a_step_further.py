@@ -1,4 +1,4 @@
-"""Promise: what stands a step further off is read as what stands at hand: in a function, under a name, in another file."""
+"""Promise: what stands a step further off is read as what stands at hand: taken out at once, row by row, beside another figure."""
 
 from pathlib import Path
 
