@@ -1,4 +1,4 @@
-"""Promise: what stands a step further off is read as what stands at hand: taken out at once, row by row, beside another figure."""
+"""Promise: what stands a step further off is read as what stands at hand: taken out at once, row by row, beside another."""
 
 from pathlib import Path
 
